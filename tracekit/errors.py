@@ -1,0 +1,49 @@
+"""Every error a user can cause: what happened, where, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class TracekitError(Exception):
+    """A problem in words a user can act on.
+
+    Args:
+        problem: what is wrong, and where, in one line.
+        hint: what to do about it, in one line.
+    """
+
+    def __init__(self, problem: str, *, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.hint})" if self.hint else self.problem
+
+
+class DiscoveryError(TracekitError):
+    """Nothing that tracekit can read was found at a path, or an archive is unsafe to unpack."""
+
+
+class SourceError(TracekitError):
+    """One artifact cannot be read at all."""
+
+    def __init__(self, path: Path, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{path}: {problem}", hint=hint)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[SourceError], tuple[Path, str], dict[str, object]]:
+        return (type(self), (self.path, self.problem), self.__dict__)
+
+
+class SchemaError(TracekitError):
+    """Rows do not fit a table; the message names the columns."""
+
+
+class ArchiveError(TracekitError):
+    """An archive cannot be read or written."""
+
+
+class QueryError(TracekitError):
+    """A query is not valid, or tries to leave the archive."""

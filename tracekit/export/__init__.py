@@ -1,0 +1,3 @@
+"""Exports to formats of other tools."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Metrics, one file each; ``METRICS`` is the only list of them."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""The self-contained HTML report."""
+
+from __future__ import annotations
