@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import polars as pl
 import pyarrow as pa
 
 from tracekit import tables
 
-Rows = pl.DataFrame | pa.RecordBatch | pa.Table
+Rows: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table
 SideTable = Literal["samples", "threads", "flows"]
 Severity = Literal["info", "warning", "error"]
 

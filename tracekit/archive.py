@@ -1,0 +1,278 @@
+"""Tables ⇄ Parquet: ``<archive>/profile=<id>/<table>.parquet`` and a ``manifest.json``.
+
+A profile is written into a hidden directory of the archive and renamed when it is
+whole, so that what carries a profile's name is complete at any moment. The bytes
+depend on the input alone: no dates, no host names, rows in a fixed order.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tracekit import tables
+from tracekit.errors import ArchiveError
+from tracekit.tables import SCHEMA_VERSION, TABLES, Table
+
+Manifest = Mapping[str, object]
+Rows: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame
+
+MANIFEST = "manifest.json"
+STAGING_PREFIX = ".staging-"
+PROFILE_PREFIX = "profile="
+
+_ROW_GROUP_ROWS = 131_072
+_ROW_GROUP_BYTES = 48 << 20
+_REPEATING = {"session", "name", "category", "model_id", "counter", "unit", "execution_name"}
+_DICTIONARY = _REPEATING | {c.name for table in TABLES.values() for c in table.columns if c.values}
+_DELTA = {"event_id", "start_ns", "end_ns", "at_ns", "chain_id", "from_id", "to_id"}
+_NO_STATISTICS = {"attrs_json", "capture_json", "versions_json", "message", "hint"}
+
+
+class TableWriter:
+    """Write one table as a stream of row groups of bounded size.
+
+    Rows keep their order. Text with few values may come dictionary-encoded; readers
+    of the file see plain text either way.
+    """
+
+    def __init__(self, table: Table, path: Path) -> None:
+        self.row_count = 0
+        self._schema = _encoded_schema(table)
+        names = set(table.names)
+        self._writer = pq.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=sorted(names & _DICTIONARY),
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in table.names if name in _DELTA},
+            write_statistics=[name for name in table.names if name not in _NO_STATISTICS],
+            store_schema=False,
+        )
+        described = table.arrow_schema()
+        self._writer.add_key_value_metadata(
+            {
+                "ARROW:schema": base64.b64encode(described.serialize().to_pybytes()).decode(),
+                **{k.decode(): v.decode() for k, v in (described.metadata or {}).items()},
+            }
+        )
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+
+    def write(self, rows: Rows) -> None:
+        """Append rows; columns may be in any order, nullable ones may be left out."""
+        batch = _encoded(rows, self._schema)
+        if not batch.num_rows:
+            return
+        self.row_count += batch.num_rows
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is pending and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._pending_rows:
+            group = pa.concat_tables(self._pending).unify_dictionaries().combine_chunks()
+            self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+            self._writer.write_table(group, row_group_size=group.num_rows)
+
+
+def _encoded_schema(table: Table) -> pa.Schema:
+    plain = table.arrow_schema()
+    text = pa.dictionary(pa.int32(), pa.large_string())
+    return pa.schema(
+        [f.with_type(text) if f.name in _DICTIONARY and pa.types.is_large_string(f.type) else f for f in plain]
+    )
+
+
+def _encoded(rows: Rows, schema: pa.Schema) -> pa.Table:
+    """Rows in the columns, order and types of ``schema``."""
+    if isinstance(rows, pl.DataFrame):
+        rows = rows.to_arrow()
+    have = set(rows.schema.names)
+    columns = [
+        _typed(rows.column(field.name), field.type) if field.name in have else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _typed(column: pa.ChunkedArray | pa.Array, dtype: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    if column.type == dtype:
+        return column
+    if pa.types.is_dictionary(dtype):
+        if pa.types.is_dictionary(column.type):
+            column = pc.cast(column, pa.large_string())
+        return pc.dictionary_encode(pc.cast(column, pa.large_string()))
+    return pc.cast(column, dtype)
+
+
+def write_table(table: Table, frame: pl.DataFrame, path: Path) -> int:
+    """Write ``frame`` as ``table``, sorted by its key, and return the number of rows.
+
+    Raises:
+        SchemaError: if the frame does not fit the table.
+    """
+    ordered = table.conform(frame).sort(table.key, nulls_last=False, maintain_order=True)
+    writer = TableWriter(table, path)
+    writer.write(ordered)
+    writer.close()
+    return ordered.height
+
+
+def new_staging(archive: Path, profile_id: str) -> Path:
+    """A fresh hidden directory in ``archive`` to write a profile into.
+
+    Raises:
+        ArchiveError: if the archive cannot be created or written.
+    """
+    path = archive / f"{STAGING_PREFIX}{profile_id}-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise ArchiveError(
+            f"{archive}: cannot write an archive here: {error.strerror}", hint="choose another directory with -o"
+        ) from error
+    return path
+
+
+def publish(staging: Path, archive: Path, profile_id: str) -> Path:
+    """Give a finished staging directory its name, replacing a profile of the same name.
+
+    Safe when several processes publish the same profile: the last one wins and
+    each state that a reader can see is whole.
+    """
+    target = profile_path(archive, profile_id)
+    _flush_to_disk(staging)
+    for _ in range(16):
+        try:
+            staging.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+            discarded = archive / f"{STAGING_PREFIX}old-{secrets.token_hex(4)}"
+            try:
+                target.rename(discarded)
+            except FileNotFoundError:
+                continue
+            shutil.rmtree(discarded, ignore_errors=True)
+        else:
+            return target
+    raise ArchiveError(f"{target}: another process keeps replacing this profile", hint="try again")
+
+
+def _flush_to_disk(directory: Path) -> None:
+    for path in sorted(directory.iterdir()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def profile_path(archive: Path, profile_id: str) -> Path:
+    """Directory of a profile in an archive."""
+    return archive / f"{PROFILE_PREFIX}{profile_id}"
+
+
+def profile_ids(archive: Path) -> list[str]:
+    """Ids of the whole profiles in an archive, sorted."""
+    return sorted(
+        path.name.removeprefix(PROFILE_PREFIX)
+        for path in archive.glob(f"{PROFILE_PREFIX}*")
+        if (path / MANIFEST).is_file()
+    )
+
+
+def is_archive(path: Path) -> bool:
+    """Whether ``path`` is a directory with at least one whole profile in it."""
+    return path.is_dir() and any((p / MANIFEST).is_file() for p in path.glob(f"{PROFILE_PREFIX}*"))
+
+
+def is_profile(path: Path) -> bool:
+    """Whether ``path`` is the directory of one stored profile."""
+    return path.is_dir() and (path / MANIFEST).is_file() and (path / "events.parquet").is_file()
+
+
+def slug(text: str) -> str:
+    """``text`` as a part of a file name: letters, digits, ``.``, ``_`` and ``-`` only."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "profile"
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write the manifest as readable JSON with a fixed key order."""
+    text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
+    (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read a profile's manifest and check that this version can read the profile.
+
+    Raises:
+        ArchiveError: if it is missing, damaged, or of another schema version.
+    """
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ArchiveError(
+            f"{directory}: no {MANIFEST}, so not a stored profile", hint="ingest the capture again"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"{path}: cannot be read: {error}", hint="ingest the capture again") from error
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if not isinstance(version, int):
+        raise ArchiveError(f"{path}: has no schema version", hint="ingest the capture again")
+    if version > SCHEMA_VERSION:
+        raise ArchiveError(
+            f"{directory}: written with schema {version} by tracekit {manifest.get('tracekit_version')}, "
+            f"this tracekit reads schema {SCHEMA_VERSION}",
+            hint="upgrade tracekit",
+        )
+    if version < SCHEMA_VERSION:
+        raise ArchiveError(
+            f"{directory}: written with schema {version}, this tracekit reads schema {SCHEMA_VERSION}",
+            hint="run `tracekit archive migrate`, or ingest the capture again",
+        )
+    return cast(Manifest, manifest)
+
+
+def scan(directories: Iterable[Path], table: str) -> pl.LazyFrame:
+    """One table of one or several stored profiles, with a ``profile`` column first.
+
+    Args:
+        directories: profile directories (``…/profile=<id>``).
+        table: a name in ``tables.TABLES``.
+
+    Returns:
+        ``profile`` and the table's columns, profile after profile.
+
+    Raises:
+        ArchiveError: if a file is missing.
+    """
+    spec = tables.TABLES[table]
+    paths = [directory / f"{table}.parquet" for directory in directories]
+    for path in paths:
+        if not path.is_file():
+            raise ArchiveError(f"{path}: missing", hint="the profile is damaged; ingest the capture again")
+    if not paths:
+        return spec.empty().lazy().select(pl.lit(None, dtype=pl.String).alias("profile"), pl.all())
+    frame = pl.scan_parquet(paths, hive_partitioning=True, hive_schema={"profile": pl.String}, glob=False)
+    return frame.select("profile", *spec.names)
