@@ -1,0 +1,2 @@
+
+made-up-sample‘0

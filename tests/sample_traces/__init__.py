@@ -1,0 +1,1 @@
+"""Tests of the sample traces and of the scripts that make them."""
