@@ -254,6 +254,11 @@ def read_manifest(directory: Path) -> Manifest:
     return cast(Manifest, manifest)
 
 
+def scan_file(directory: Path, table: str) -> pl.LazyFrame:
+    """One table of a directory that holds a profile or is about to."""
+    return pl.scan_parquet(directory / f"{table}.parquet", glob=False)
+
+
 def scan(directories: Iterable[Path], table: str) -> pl.LazyFrame:
     """One table of one or several stored profiles, with a ``profile`` column first.
 

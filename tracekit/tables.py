@@ -7,7 +7,7 @@ epoch, intervals are half-open ``[start_ns, end_ns)``, absent is null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -100,7 +100,7 @@ class Table:
         """A frame of this table without rows."""
         return pl.DataFrame(schema=self.schema)
 
-    def rows(self, rows: list[dict[str, object]]) -> pl.DataFrame:
+    def rows(self, rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
         """A frame of this table from Python rows; columns that a row leaves out are null.
 
         Raises:

@@ -1,0 +1,312 @@
+"""What commands share: options, tables on screen and in files, human units, progress."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tracekit.errors import TracekitError
+from tracekit.tables import Column, Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tracekit.ingestion import Progress
+    from tracekit.profile import Profile
+
+FORMATS = ("table", "json", "csv", "parquet")
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_WIDTH = 80
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that uses colour only on a terminal and 80 columns elsewhere; ``NO_COLOR`` is respected."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: file and event names cannot move the cursor or add lines."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def duration(ns: int | float | None) -> str:
+    """Nanoseconds for people: ``403.3 µs``; empty for null."""
+    if ns is None:
+        return ""
+    size = abs(ns)
+    for limit, unit, name in ((1_000, 1, "ns"), (1_000_000, 1_000, "µs"), (1_000_000_000, 1_000_000, "ms")):
+        if size < limit:
+            return f"{ns:.0f} ns" if unit == 1 else f"{ns / unit:,.1f} {name}"
+    return f"{ns / 1e9:,.2f} s"
+
+
+def size(value: int | float | None) -> str:
+    """Bytes for people: ``12.3 MB`` (powers of ten); empty for null."""
+    if value is None:
+        return ""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(amount) < 1_000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} TB"
+
+
+def ratio(value: float | None) -> str:
+    """A share for people: ``49.4 %``; empty for null."""
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def moment(ns: int | None) -> str:
+    """A Unix time for people, UTC with nanoseconds."""
+    if ns is None:
+        return ""
+    from datetime import datetime, timezone
+
+    seconds, rest = divmod(ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}.{rest:09d}"
+
+
+def format_option(command: _Command) -> _Command:
+    """Add ``--format`` and ``-o``."""
+    command = click.option(
+        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of the screen."
+    )(command)
+    return click.option(
+        "--format", "form", type=click.Choice(FORMATS), help="table (default on screen), json, csv or parquet."
+    )(command)
+
+
+def path_argument(command: _Command) -> _Command:
+    """Add PATH: an archive, a stored profile, or raw input; and the options to choose in it."""
+    for option in (
+        click.option("--neff-cache", multiple=True, type=click.Path(path_type=Path), help="Look for NEFFs here too."),
+        click.option("--cache", type=click.Path(path_type=Path), help="Archive for raw input (default: user's cache)."),
+        click.option("--profile", "profile_id", help="Which profile of an archive."),
+    ):
+        command = option(command)
+    return click.argument("path", type=click.Path(path_type=Path))(command)
+
+
+def scope_options(command: _Command) -> _Command:
+    """Add ``--step N`` and ``--all``."""
+    command = click.option("--all", "everything", is_flag=True, help="Measure everything, warm-up included.")(command)
+    return click.option("--step", type=int, help="Measure one step only.")(command)
+
+
+def chosen_scope(step: int | None, everything: bool) -> str | int:
+    """The scope that ``--step`` and ``--all`` ask for."""
+    if step is not None and everything:
+        raise click.UsageError("--step and --all exclude each other")
+    return "all" if everything else "steps" if step is None else step
+
+
+def open_for_command(
+    path: Path, profile_id: str | None = None, cache: Path | None = None, neff_cache: Sequence[Path] = ()
+) -> Profile:
+    """Open one profile, with a progress bar and a word about the cache when raw input is read."""
+    from tracekit import archive as store
+    from tracekit.profile import default_cache, open_profile
+
+    raw = not (store.is_profile(path) or store.is_archive(path))
+    with reading() as progress:
+        profile = open_profile(path, profile_id, cache=cache, neff_cache=neff_cache, progress=progress)
+    if raw and cache is None:
+        console(stderr=True).print(
+            f"tables are kept in {default_cache()} (safe to delete; --cache DIR puts them elsewhere)", style="dim"
+        )
+    return profile
+
+
+@contextmanager
+def reading() -> Iterator[Progress | None]:
+    """A progress bar for an ingest on standard error; nothing when that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        tasks: dict[str, object] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield update
+
+
+def emit(
+    frame: pl.DataFrame,
+    table: Table,
+    form: str | None = None,
+    output: Path | None = None,
+    *,
+    title: str = "",
+    columns: Sequence[str] = (),
+    limit: int | None = None,
+) -> None:
+    """Print a result for people, or write it for machines.
+
+    Args:
+        frame: rows with the columns of ``table``.
+        table: gives units and docs.
+        form: one of ``FORMATS``; None takes the ending of ``output``, else a table.
+        output: file to write; None prints.
+        title: line above the table on screen.
+        columns: columns to show on screen, in order; empty shows all that are not null everywhere.
+        limit: rows to show on screen; the rest is counted in a last line.
+
+    Raises:
+        TracekitError: for Parquet without a file.
+    """
+    form = form or _form_of(output)
+    if form == "table":
+        text = console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=_WIDTH)
+        print_table(text, frame, table, title=title, columns=columns, limit=limit)
+    else:
+        write_rows(frame, form, output)
+
+
+def _form_of(output: Path | None) -> str:
+    ending = output.suffix.removeprefix(".") if output else ""
+    return ending if ending in FORMATS else "table"
+
+
+def write_rows(frame: pl.DataFrame, form: str, output: Path | None) -> None:
+    """Write exact rows as JSON (a list of objects), CSV (lists as JSON text) or Parquet.
+
+    Raises:
+        TracekitError: for Parquet without a file, or if the file cannot be written.
+    """
+    import polars as pl
+
+    if form == "parquet":
+        if output is None:
+            raise TracekitError("parquet cannot go to the screen", hint="add -o FILE.parquet")
+        frame.write_parquet(output)
+        return
+    if form == "csv":
+        lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+        flat = frame.with_columns(
+            pl.format("[{}]", pl.col(n).cast(pl.List(pl.String)).list.join(",")).alias(n) for n in lists
+        )
+        text = flat.write_csv()
+    else:
+        text = frame.write_json() + "\n"
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def print_table(
+    out: Console,
+    frame: pl.DataFrame,
+    table: Table,
+    *,
+    title: str = "",
+    columns: Sequence[str] = (),
+    limit: int | None = None,
+) -> None:
+    """Print rows with human units in at most the console's width; long text is cut in the middle."""
+    names = [n for n in columns or _telling(frame, table) if n in frame.columns]
+    if title:
+        out.print(title, style="bold")
+    if frame.is_empty():
+        out.print("  (none)", style="dim")
+        return
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    shown = frame.head(limit) if limit else frame
+    cells = {name: [cell(_column(table, name), v) for v in shown[name].to_list()] for name in names}
+    fixed = sum(max(len(_heading(n)), *(len(c) for c in cells[n])) + 2 for n in names if not _is_text(frame, n))
+    texts = [n for n in names if _is_text(frame, n)]
+    room = max(8, (out.width - fixed) // max(1, len(texts)) - 2)
+    for name in names:
+        grid.add_column(_heading(name), justify="left" if name in texts else "right", no_wrap=True)
+    for row in range(shown.height):
+        grid.add_row(*(Text(_fit(cells[n][row], room) if n in texts else cells[n][row]) for n in names))
+    out.print(grid)
+    if limit and frame.height > limit:
+        out.print(f"  … {frame.height - limit:,} more", style="dim")
+
+
+def cell(column: Column | None, value: object) -> str:
+    """One value as text, in the unit of its column."""
+    if value is None:
+        return ""
+    unit = column.unit if column else None
+    if unit == "ns" and isinstance(value, (int, float)):
+        return moment(int(value)) if value > 10**17 else duration(value)
+    if unit == "B" and isinstance(value, (int, float)):
+        return size(value)
+    if unit == "ratio" and isinstance(value, (int, float)):
+        return ratio(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return (
+            f"{value:,}"
+            if column is None or not column.name.endswith(("_id", "_index", "step", "rank"))
+            else str(value)
+        )
+    if isinstance(value, float):
+        return f"{value:,.3g}"
+    return printable(str(value))
+
+
+def _telling(frame: pl.DataFrame, table: Table) -> list[str]:
+    """Columns that say something: of the table, with any value, and not the same session in each row."""
+    names = [n for n in table.names if n in frame.columns and frame[n].null_count() < frame.height]
+    return [n for n in names if n != "session" or frame[n].n_unique() > 1]
+
+
+def _column(table: Table, name: str) -> Column | None:
+    return table[name] if name in table.names else None
+
+
+def _heading(name: str) -> str:
+    for ending in ("_ns", "_bytes", "_ratio", "_count"):
+        name = name.removesuffix(ending)
+    return name.replace("_", " ")
+
+
+def _is_text(frame: pl.DataFrame, name: str) -> bool:
+    import polars as pl
+
+    return isinstance(frame.schema[name], pl.String)
+
+
+def _fit(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    head = (room - 1) * 2 // 3
+    return text[:head] + "…" + text[len(text) - (room - 1 - head) :]
+
+
+def facts(out: Console, pairs: Mapping[str, str]) -> None:
+    """Print name–value pairs in two aligned columns."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in pairs.items():
+        grid.add_row(name, Text(printable(value)))
+    out.print(grid)

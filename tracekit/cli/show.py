@@ -1,0 +1,107 @@
+"""``tracekit show METRIC PATH``: one metric as a table; every metric is a sub-command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from tracekit.cli.output import chosen_scope, emit, format_option, open_for_command, path_argument, scope_options
+from tracekit.metrics import METRICS
+from tracekit.metrics.base import Metric, Option, OptionValue
+
+_EPILOG = """\b
+Examples:
+  tracekit show ops capture/
+  tracekit show gaps runs/ --longer-than 100us --format csv
+  tracekit show devices trace.json.gz --all
+"""
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+class _Duration(click.ParamType):
+    """``100us``, ``1.5ms``: a number and a unit, as whole nanoseconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from decimal import Decimal, InvalidOperation
+
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        number = text.rstrip("nuµms")
+        unit = text[len(number) :] or "ns"
+        try:
+            return int(Decimal(number) * _UNITS[unit])
+        except (InvalidOperation, KeyError):
+            self.fail(f"{text!r} is not a duration such as 100us", param, ctx)
+
+
+class _Metrics(click.Group):
+    """One sub-command per metric."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(METRICS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return metric_command(METRICS[cmd_name]) if cmd_name in METRICS else None
+
+
+def metric_command(metric: Metric) -> click.Command:
+    """The command that shows a metric, with a flag for each of its options."""
+
+    def run(
+        path: Path,
+        profile_id: str | None,
+        cache: Path | None,
+        neff_cache: tuple[Path, ...],
+        step: int | None,
+        everything: bool,
+        form: str | None,
+        output: Path | None,
+        limit: int,
+        **options: OptionValue,
+    ) -> None:
+        profile = open_for_command(path, profile_id, cache, neff_cache)
+        frame = profile.metric(metric.name, scope=chosen_scope(step, everything), **options).collect(engine="streaming")
+        if metric.sort_by:
+            frame = frame.sort(metric.sort_by, descending=True, maintain_order=True)
+        emit(frame, metric.table, form, output, limit=limit or None)
+
+    decorated: Callable[..., None] = run
+    for option in metric.options:
+        decorated = _flag(option)(decorated)
+    decorated = click.option("--limit", default=30, show_default=True, help="Rows on screen; 0 shows all.")(decorated)
+    decorated = path_argument(scope_options(format_option(decorated)))
+    columns = "\n".join(f"  {c.name}: {c.doc}" for c in metric.table.columns)
+    return click.command(metric.name, help=metric.doc, epilog=f"\b\nColumns:\n{columns}\n")(decorated)
+
+
+def _flag(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    kind: click.ParamType | type = str
+    if option.is_duration:
+        kind = _Duration()
+    elif option.choices:
+        kind = click.Choice(option.choices)
+    elif isinstance(option.default, bool):
+        return click.option(f"--{option.name.replace('_', '-')}", option.name, is_flag=True, help=option.doc)
+    elif isinstance(option.default, int):
+        kind = int
+    return click.option(
+        f"--{option.name.replace('_', '-')}",
+        option.name,
+        type=kind,
+        default=option.default,
+        show_default=option.default is not None,
+        help=option.doc,
+    )
+
+
+@click.group(cls=_Metrics, epilog=_EPILOG)
+def command() -> None:
+    """Show one metric of PATH as a table.
+
+    PATH is an archive, a stored profile, or raw input.
+    """

@@ -1,0 +1,290 @@
+"""What a user holds: one profile, or an archive of many, as lazy tables and metrics."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import platformdirs
+import polars as pl
+
+from tracekit import archive as store
+from tracekit import tables
+from tracekit.errors import ArchiveError, TracekitError
+from tracekit.ingestion import Progress, ingest
+from tracekit.metrics import METRICS, metric
+from tracekit.metrics.base import Inputs, OptionValue
+from tracekit.metrics.steps import scope as scope_of
+
+Scope = str | int
+"""``"steps"`` (steps after warm-up, or everything if there are none), ``"all"``, or a step number."""
+
+
+class _Tables:
+    """The stored tables as LazyFrames, by attribute."""
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One stored table by name, with its ``profile`` column first."""
+        raise NotImplementedError
+
+    @property
+    def events(self) -> pl.LazyFrame:
+        """Every event (``tables.EVENTS``)."""
+        return self.table("events")
+
+    @property
+    def sessions(self) -> pl.LazyFrame:
+        """Captured processes (``tables.SESSIONS``)."""
+        return self.table("sessions")
+
+    @property
+    def threads(self) -> pl.LazyFrame:
+        """Names of processes and threads (``tables.THREADS``)."""
+        return self.table("threads")
+
+    @property
+    def flows(self) -> pl.LazyFrame:
+        """Flow events as they stand in traces (``tables.FLOWS``)."""
+        return self.table("flows")
+
+    @property
+    def artifacts(self) -> pl.LazyFrame:
+        """Files of the capture (``tables.ARTIFACTS``)."""
+        return self.table("artifacts")
+
+    @property
+    def links(self) -> pl.LazyFrame:
+        """Cause and effect between events (``tables.LINKS``)."""
+        return self.table("links")
+
+    @property
+    def chains(self) -> pl.LazyFrame:
+        """Operator → stream → runtime → hardware, one row per execution (``tables.CHAINS``)."""
+        return self.table("chains")
+
+    @property
+    def samples(self) -> pl.LazyFrame:
+        """Counters over time (``tables.SAMPLES``)."""
+        return self.table("samples")
+
+    @property
+    def notes(self) -> pl.LazyFrame:
+        """Everything worth knowing about the data (``tables.NOTES``)."""
+        return self.table("notes")
+
+
+class Profile(_Tables):
+    """One stored profile.
+
+    Tables are attributes (``profile.events``), metrics are methods (``profile.gaps()``); both give
+    LazyFrames. A metric takes its own options and ``scope``: ``"steps"`` (default: the steps after
+    warm-up, or everything if there are none), ``"all"``, or the number of one step.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.manifest = store.read_manifest(self.path)
+
+    @property
+    def id(self) -> str:
+        """Name in the archive."""
+        return str(self.manifest["profile"])
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One stored table by name.
+
+        Raises:
+            ArchiveError: if there is no such table.
+        """
+        if name not in tables.TABLES:
+            raise ArchiveError(f"no table {name!r}", hint=f"tables are {', '.join(tables.TABLES)}")
+        return store.scan([self.path], name).drop("profile")
+
+    @property
+    def device_tables(self) -> Sequence[str]:
+        """Names of Neuron Explorer's device tables that the capture holds."""
+        return sorted(cast(Mapping[str, object], self.manifest.get("device_tables", {})))
+
+    def device_table(self, name: str) -> pl.LazyFrame:
+        """A device table of Neuron Explorer (``Instruction``, ``OpcodeSummary``, …), read where it lies.
+
+        Raises:
+            ArchiveError: if the capture has no such table, or its files were moved since.
+        """
+        known = cast(Mapping[str, Sequence[str]], self.manifest.get("device_tables", {}))
+        if name not in known:
+            have = ", ".join(sorted(known)) or "none"
+            raise ArchiveError(f"{self.id}: no device table {name!r}", hint=f"this profile has {have}")
+        paths = [Path(p) for p in known[name]]
+        for path in paths:
+            if not path.is_file():
+                raise ArchiveError(f"{path}: device table was moved or deleted", hint="ingest the capture again")
+        return pl.scan_parquet(paths, glob=False, missing_columns="insert", extra_columns="ignore")
+
+    def inputs(self, scope: Scope = "steps") -> Inputs:
+        """The tables and the measured windows that metrics take.
+
+        Raises:
+            TracekitError: if ``scope`` names a step that the profile does not have.
+        """
+        frames = {name: self.table(name) for name in tables.TABLES}
+        return Inputs(scope=scope_of(frames["events"], frames["sessions"], frames["chains"], scope), **frames)
+
+    def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
+        """Compute a metric by name.
+
+        Raises:
+            TracekitError: if there is no such metric or option.
+        """
+        chosen = metric(name)
+        known = {option.name: option.default for option in chosen.options}
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise TracekitError(
+                f"metric {name} has no option {', '.join(unknown)}", hint=f"it has {', '.join(known) or 'none'}"
+            )
+        return chosen.compute(self.inputs(scope), {**known, **options})
+
+    def __getattr__(self, name: str) -> Callable[..., pl.LazyFrame]:
+        if name.startswith("_") or name not in METRICS:
+            raise AttributeError(f"a profile has no attribute, table or metric {name!r}")
+
+        def compute(*, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
+            return self.metric(name, scope=scope, **options)
+
+        compute.__doc__ = METRICS[name].doc
+        return compute
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *METRICS})
+
+    def _summary(self) -> dict[str, str]:
+        """Facts for the repr, from the manifest alone."""
+        counts = cast(Mapping[str, int], self.manifest["tables"])
+        return {
+            "sessions": str(counts["sessions"]),
+            "events": f"{counts['events']:,}",
+            "chains": f"{counts['chains']:,}",
+            "notes": str(counts["notes"]),
+            "path": str(self.path),
+        }
+
+    def __repr__(self) -> str:
+        facts = self._summary()
+        path = facts.pop("path")
+        return f"<Profile {self.id}: " + ", ".join(f"{v} {k}" for k, v in facts.items()) + f", at {path}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in self._summary().items())
+        return f"<table><caption>Profile {html.escape(self.id)}</caption>{rows}</table>"
+
+
+class Archive(_Tables, Mapping[str, Profile]):
+    """Many profiles: a mapping from id to profile, and tables that span them all.
+
+    Spanning tables have a ``profile`` column; filters and column choices reach the Parquet files.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the whole profiles, sorted."""
+        return store.profile_ids(self.path)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One stored table over all profiles, with ``profile`` first.
+
+        Raises:
+            ArchiveError: if there is no such table.
+        """
+        if name not in tables.TABLES:
+            raise ArchiveError(f"no table {name!r}", hint=f"tables are {', '.join(tables.TABLES)}")
+        return store.scan([store.profile_path(self.path, i) for i in self.ids], name)
+
+    def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
+        """A metric of every profile, with ``profile`` first."""
+        frames = [
+            profile.metric(name, scope=scope, **options).select(pl.lit(profile.id).alias("profile"), pl.all())
+            for profile in self.values()
+        ]
+        if not frames:
+            raise ArchiveError(f"{self.path}: no profiles", hint="run `tracekit ingest` first")
+        return pl.concat(frames)
+
+    def __getitem__(self, profile_id: str) -> Profile:
+        path = store.profile_path(self.path, profile_id)
+        if not (path / store.MANIFEST).is_file():
+            raise KeyError(profile_id)
+        return Profile(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"<Archive {self.path}: {len(self)} profiles>"
+
+
+def default_cache() -> Path:
+    """Archive in the user's cache directory that raw input is ingested into."""
+    return platformdirs.user_cache_path("tracekit") / "profiles"
+
+
+def open_any(
+    path: str | os.PathLike[str],
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    neff_cache: Sequence[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Profile | Archive:
+    """Open an archive, one stored profile, or raw input (a capture directory, a trace, a tarball).
+
+    Raw input is ingested once into ``cache`` (default: ``default_cache()``) and opened from there; input
+    whose content is there already is not read again.
+
+    Returns:
+        An ``Archive`` for an archive, else a ``Profile``.
+
+    Raises:
+        TracekitError: if the path holds nothing that can be read.
+    """
+    place = Path(path)
+    if store.is_profile(place):
+        return Profile(place)
+    if store.is_archive(place):
+        return Archive(place)
+    result = ingest([place], cache or default_cache(), neff_cache=neff_cache, progress=progress)
+    return Profile(result.path)
+
+
+def open_profile(
+    path: str | os.PathLike[str],
+    profile_id: str | None = None,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    neff_cache: Sequence[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Profile:
+    """Open exactly one profile; of an archive the one named, or its only one.
+
+    Raises:
+        ArchiveError: if an archive holds several and none was named, or not the named one.
+    """
+    found = open_any(path, cache=cache, neff_cache=neff_cache, progress=progress)
+    if isinstance(found, Profile):
+        return found
+    ids = found.ids
+    if profile_id is None and len(ids) == 1:
+        return found[ids[0]]
+    if profile_id in ids:
+        return found[profile_id]
+    listed = ", ".join(ids[:5]) + (f", … ({len(ids)} in all)" if len(ids) > 5 else "")
+    problem = f"no profile {profile_id!r}" if profile_id else "several profiles"
+    raise ArchiveError(f"{path}: {problem} in this archive", hint=f"name one with --profile: {listed}")
