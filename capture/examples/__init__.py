@@ -1,0 +1,1 @@
+"""Programs to start from; each one runs on Neuron, CUDA and CPU."""

@@ -1,0 +1,552 @@
+"""Capture a workload: ``with capture.session(dir) as s: ... s.step()``."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from capture import checks, devices, host, layout, manifest, neuron, tracefile
+from capture.errors import CaptureError, CaptureWarning
+from capture.options import (
+    COMPILE_TIME_VARIABLES,
+    LEDGER_VARIABLE,
+    Options,
+    environment_overrides,
+    make_options,
+    parse_ranges,
+)
+from capture.text import human_bytes, one_line
+
+Result = TypeVar("Result")
+# torch has one profiler per process; so has this module.
+_current: list[Session] = []
+
+
+class Session:
+    """One capture of this process. Made by ``session``, ``profile`` or ``profiled``.
+
+    Args:
+        output_dir: where captures go; each process gets its own directory below.
+        options: see ``Options``.
+    """
+
+    def __init__(self, output_dir: Path, options: Options) -> None:
+        self.output_dir = output_dir
+        self.options = options
+        self.directories: list[Path] = []
+        self.report: checks.Report | None = None
+        self.step_count = 0
+        self.is_superseded = False
+        self._prof: Any = None
+        self._device: devices.Device | None = None
+        self._setup: neuron.NeuronSetup | None = None
+        self._open: tuple[Path, manifest.Manifest] | None = None
+        self._cycle = 0
+        self._interruption: str | None = None
+        self._old_sigterm: Any = None
+        self._is_stopping = False
+        self._must_exit = False
+
+    @property
+    def is_active(self) -> bool:
+        """True between start and stop, on a rank that is profiled."""
+        return self._prof is not None
+
+    @property
+    def directory(self) -> Path | None:
+        """The last directory that got a trace, or is about to; null on a rank that is not profiled."""
+        if self.directories:
+            return self.directories[-1]
+        return self._open[0] if self._open else None
+
+    def start(self) -> Session:
+        """Start the profiler.
+
+        Raises:
+            CaptureError: another capture is on, the directory cannot be written, or the device or the API
+                that was asked for is not there.
+        """
+        chosen = parse_ranges(self.options.ranks)
+        if chosen is not None and (host.integer_variable("RANK") or 0) not in chosen:
+            return self
+        if _current:
+            _current[-1].give_way()
+        free = layout.prepare(self.output_dir)
+        self._set_compile_variables()
+        self._device = devices.detect(self.options.device)
+        self._refuse_inspect_conflict()
+        if self._device.kind == "neuron":
+            self._setup = neuron.build(self.output_dir, self.options)
+        self._begin_cycle()
+        self._warn_at_start(free)
+        self._prof = self._make_profiler()
+        self._prof.start()
+        _current.append(self)
+        self._catch_sigterm()
+        atexit.register(self.stop)
+        return self
+
+    def step(self) -> None:
+        """End a step: wait for the device, then tell the profiler. Does nothing on a rank not profiled."""
+        if self._prof is None or self._device is None:
+            return
+        self._device.synchronize()
+        self.step_count += 1
+        if self.options.whole:
+            return
+        self._prof.step()
+        position = self.step_count - self._cycle * self.options.cycle_step_count
+        has_more = self._cycle < self.options.repeat
+        if self._open is None and has_more and position >= self.options.wait:
+            self._begin_cycle()
+
+    def stop(self) -> None:
+        """Wait for the device, export what was recorded, close the manifest and check the result."""
+        if self._prof is None or self._device is None or self._is_stopping:
+            return
+        self._is_stopping = True
+        prof = self._prof
+        try:
+            with self._recorded_failure("waiting for the device"):
+                self._device.synchronize()
+            with self._recorded_failure("export"):
+                prof.stop()
+        finally:
+            self._prof = None
+            _current.remove(self)
+            atexit.unregister(self.stop)
+            self._restore_sigterm()
+            self._close_unexported()
+        if not self.is_superseded:
+            self._check_and_tell()
+        if self._must_exit:
+            raise SystemExit(128 + signal.SIGTERM)
+
+    def give_way(self) -> None:
+        """Make room for a session that the script opens itself, if this one is the whole program's.
+
+        Raises:
+            CaptureError: this one is not; two at once are impossible.
+        """
+        if not self.options.whole or not environment_overrides():
+            raise CaptureError(
+                "a capture is already on in this process",
+                hint="torch has one profiler: end the first session before the second one starts",
+            )
+        self.is_superseded = True
+        self.stop()
+
+    def __enter__(self) -> Session:
+        return self.start()
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exception is not None and self._interruption is None:
+            self._interruption = _interruption_of(exception)
+        self.stop()
+
+    # --- the profiler -----------------------------------------------------------------------------
+
+    def _make_profiler(self) -> Any:
+        torch = devices.import_torch()
+        device, options = self._device, self.options
+        assert device is not None
+        activity = torch.profiler.ProfilerActivity
+        schedule = torch.profiler.schedule(
+            wait=options.wait, warmup=options.warmup, active=options.active, repeat=options.repeat
+        )
+        return torch.profiler.profile(
+            activities=[getattr(activity, name) for name in device.activities],
+            schedule=None if options.whole else schedule,
+            on_trace_ready=self._on_trace_ready,
+            record_shapes=options.record_shapes,
+            with_stack=options.with_stack,
+            profile_memory=options.profile_memory,
+            with_flops=options.with_flops,
+            experimental_config=self._experimental_config(torch),
+        )
+
+    def _experimental_config(self, torch: Any) -> Any:
+        if self._setup is not None:
+            return self._setup.config
+        if self.options.custom_profiler_config is not None:
+            return torch._C._profiler._ExperimentalConfig(custom_profiler_config=self.options.custom_profiler_config)
+        return None
+
+    def _on_trace_ready(self, prof: Any) -> None:
+        """Export one cycle. A failure is recorded and told, but never ends the user's program."""
+        if self._open is None:
+            self._begin_cycle()
+        if self.is_superseded or self._open is None:
+            return
+        directory, record = self._open
+        started_ns = time.time_ns()
+        before = layout.own_session_directories(self.output_dir)
+        with self._recorded_failure("export"):
+            if self._setup is not None:
+                self._setup.export(prof)
+                written = _written_since(self.output_dir, before, started_ns)
+            else:
+                prof.export_chrome_trace(str(directory / "trace.json"))
+                written = [directory]
+            if not written:
+                raise OSError(f"export_trace wrote no trace.json below {self.output_dir}")
+            for path in written:
+                _assert_whole(path)
+        targets = _written_since(self.output_dir, before, started_ns) if self._setup else [directory]
+        self._close_cycle(record, targets or [directory])
+
+    # --- the manifest -----------------------------------------------------------------------------
+
+    def _begin_cycle(self) -> None:
+        """Open a directory and a manifest that says "running", so that a killed run can be told from a good one.
+
+        On Neuron the vendor's runtime makes the session directory at the end; until then the manifest waits
+        in the process's directory.
+        """
+        if self._setup is None:
+            directory = layout.new_session_directory(self.output_dir)
+        else:
+            directory = self.output_dir / layout.process_directory_name()
+            directory.mkdir(parents=True, exist_ok=True)
+        record = self._make_manifest(directory)
+        manifest.write(record, directory)
+        _append_to_ledger(directory)
+        self._open = (directory, record)
+
+    def _make_manifest(self, directory: Path) -> manifest.Manifest:
+        options = self.options
+        device = self._device
+        assert device is not None
+        made = manifest.Manifest(
+            tool=host.tool_section(),
+            host=host.host_section(),
+            versions=_versions(),
+            device=device.section,
+            process=host.rank_section(options.ranks),
+            schedule=_schedule_section(options),
+            session={"name": layout.session_name(directory), "cycle": self._cycle},
+            modes=list(self._setup.modes) if self._setup else [],
+            options=_option_section(options, self._setup),
+            env=host.allowed_environment(),
+            git=host.git_section(Path.cwd()),
+            command=host.redacted_command([sys.executable, *sys.argv]),
+            labels=options.labels,
+        )
+        made.start_clock()
+        for name in self._setup.dropped if self._setup else ():
+            message = f"this torch_neuronx does not know {name}: captured without it"
+            made.note("warning", "option-dropped", message, "update torch_neuronx to use it")
+        return made
+
+    def _close_cycle(self, record: manifest.Manifest, directories: list[Path]) -> None:
+        """Write the final manifest beside the trace, wherever the trace is."""
+        pending = self._open[0] if self._open else None
+        recorded = self._recorded_step_count()
+        record.schedule["step_count"] = self.step_count
+        record.schedule["recorded_step_count"] = None if self.options.whole else recorded
+        is_short = not self.options.whole and recorded < self.options.active
+        if record.status != "failed":
+            record.status = "incomplete" if is_short or self._interruption else "complete"
+        if record.status == "incomplete":
+            record.reason = self._incomplete_reason(recorded)
+        record.stop_clock()
+        for directory in directories:
+            record.session["name"] = layout.session_name(directory)
+            record.files = layout.list_files(directory)
+            with self._told_failure(f"{directory}: writing {manifest.FILE_NAME}"):
+                manifest.write(record, directory)
+            if directory not in self.directories:
+                self.directories.append(directory)
+            _append_to_ledger(directory)
+        if pending is not None and pending not in directories:
+            with contextlib.suppress(OSError):
+                (pending / manifest.FILE_NAME).unlink()
+        self._open = None
+        self._cycle += 1
+
+    def _recorded_step_count(self) -> int:
+        options = self.options
+        done = self.step_count - self._cycle * options.cycle_step_count
+        return min(max(done - options.wait - options.warmup, 0), options.active)
+
+    def _incomplete_reason(self, recorded: int) -> str:
+        if self.options.whole:
+            return self._interruption or "stopped early"
+        schedule = f"{recorded} of {self.options.active} active steps"
+        why = self._interruption or f"stopped after {self.step_count} steps"
+        return f"{why}: {schedule} recorded"
+
+    def _close_unexported(self) -> None:
+        """A cycle that never got a trace says so."""
+        if self._open is None:
+            return
+        directory, record = self._open
+        if self.is_superseded:
+            _remove_session(directory)
+            self._open = None
+            return
+        self._close_cycle(record, [directory])
+
+    # --- trouble ----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _recorded_failure(self, what: str) -> Iterator[None]:
+        """Turn a failure into the manifest's status: the user's program goes on."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError, AssertionError, CaptureError) as error:
+            reason = f"{what}: {one_line(error)}"
+            free = layout.free_bytes(self.output_dir)
+            if free < 1024 * 1024:
+                reason = f"the disk is full ({free // 1024} KiB left): {reason}"
+            if self._open is not None:
+                self._open[1].status, self._open[1].reason = "failed", reason
+            warnings.warn(f"capture failed: {reason}", CaptureWarning, stacklevel=4)
+
+    @contextlib.contextmanager
+    def _told_failure(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            warnings.warn(f"{what}: {one_line(error)}", CaptureWarning, stacklevel=4)
+
+    def _refuse_inspect_conflict(self) -> None:
+        assert self._device is not None
+        if self._device.kind == "neuron" and os.environ.get("NEURON_RT_INSPECT_ENABLE", "0") != "0":
+            raise CaptureError(
+                "NEURON_RT_INSPECT_ENABLE is set, which conflicts with torch.profiler",
+                hint="unset NEURON_RT_INSPECT_ENABLE, or capture with: tracekit-capture run --env-only",
+            )
+
+    def _set_compile_variables(self) -> None:
+        if not self.options.compile_debug:
+            return
+        late = [name for name in COMPILE_TIME_VARIABLES if os.environ.get(name, "0") == "0"]
+        os.environ.update(dict.fromkeys(late, "1"))
+        if late and "torch_neuronx" in sys.modules:
+            message = (
+                f"{', '.join(late)} set now: they act when a graph is compiled. Graphs that are compiled already, "
+                "or come from the cache, keep their old names: set them before the program starts, and "
+                "clear the cache"
+            )
+            warnings.warn(message, CaptureWarning, stacklevel=5)
+
+    def _warn_at_start(self, free: int) -> None:
+        assert self._device is not None
+        messages = [self._device.warning] if self._device.warning else []
+        if self._setup is not None and self._setup.dropped:
+            names = ", ".join(self._setup.dropped)
+            messages.append(f"this torch_neuronx does not know {names}: capturing without")
+        if free < layout.LEAST_FREE_BYTES:
+            messages.append(f"{self.output_dir}: only {human_bytes(free)} free; the trace may not fit")
+        for message in messages:
+            warnings.warn(message, CaptureWarning, stacklevel=5)
+
+    def _catch_sigterm(self) -> None:
+        """Let SIGTERM end the program through the ``with`` block, so that what was recorded is exported."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._old_sigterm = signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        self._interruption = "SIGTERM"
+        if self._is_stopping:
+            self._must_exit = True  # the export comes first
+        else:
+            raise SystemExit(128 + number)
+
+    def _restore_sigterm(self) -> None:
+        if self._old_sigterm is not None:
+            signal.signal(signal.SIGTERM, self._old_sigterm)
+            self._old_sigterm = None
+
+    def _check_and_tell(self) -> None:
+        if not self.options.check:
+            return
+        with self._told_failure(f"{self.output_dir}: checking the capture"):
+            self.report = checks.check_sessions(self.output_dir, sorted(self.directories))
+            self._note_findings(self.report)
+            if LEDGER_VARIABLE not in os.environ:
+                from capture.text import report_lines
+
+                sys.stderr.write("\n".join(report_lines(self.report, self._own_findings())) + "\n")
+
+    def _note_findings(self, report: checks.Report) -> None:
+        """Keep what check found in the manifests: the capture may be copied without this terminal."""
+        for contents in report.sessions:
+            if contents.manifest is None:
+                continue
+            before = len(contents.manifest.notes)
+            for finding in report.findings:
+                if contents.directory in (finding.path, finding.path.parent):
+                    contents.manifest.note(finding.severity, finding.code, finding.problem, finding.fix)
+            if len(contents.manifest.notes) > before:
+                manifest.write(contents.manifest, contents.directory)
+
+    def _own_findings(self) -> list[checks.Finding]:
+        """Without missing ranks: while a job ends, the others may not be done."""
+        findings = self.report.findings if self.report else []
+        return [finding for finding in findings if finding.code != "rank-missing"]
+
+
+def session(output_dir: str | os.PathLike[str] = "profiles", **options: Any) -> Session:
+    """Capture the steps of a ``with`` block.
+
+    Args:
+        output_dir: where captures go; under ``tracekit-capture run -o DIR`` a relative one lies below DIR.
+        options: fields of ``Options``, such as ``wait=2, warmup=1, active=1, labels={"batch": 4}``.
+
+    Returns:
+        A session; call its ``step()`` at the end of every step.
+
+    Raises:
+        CaptureError: an option is not known or not valid.
+    """
+    base = environment_overrides().get("output_dir")
+    return Session(Path(base, output_dir) if base else Path(output_dir), make_options(options))
+
+
+def profile(
+    function: Callable[..., object],
+    *arguments: object,
+    output_dir: str | os.PathLike[str] = "profiles",
+    **options: Any,
+) -> Session:
+    """Call a function as often as the schedule needs, each call one step, and capture it.
+
+    Args:
+        function: what to capture.
+        arguments: its positional arguments, the same in every call.
+        output_dir: as for ``session``.
+        options: as for ``session``.
+
+    Returns:
+        The ended session; ``directory`` says where the trace is.
+    """
+    with session(output_dir, **options) as running:
+        for _ in range(running.options.step_count):
+            function(*arguments)
+            running.step()
+    return running
+
+
+def profiled(
+    output_dir: str | os.PathLike[str] = "profiles", **options: Any
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Decorate a step function: its first calls are captured, then it runs as before.
+
+    The capture starts at the first call and ends with the schedule, or when the program ends.
+    """
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        running = session(output_dir, **options)
+        state = {"is_done": False}
+
+        @functools.wraps(function)
+        def wrapper(*arguments: Any, **keywords: Any) -> Result:
+            if not state["is_done"] and not running.is_active:
+                running.start()
+            result = function(*arguments, **keywords)
+            running.step()
+            if not state["is_done"] and running.step_count >= running.options.step_count:
+                running.stop()
+                state["is_done"] = True
+            return result
+
+        return wrapper
+
+    return decorate
+
+
+def _interruption_of(exception: BaseException) -> str | None:
+    """Why the block ended early; null for an exit that means success. The message may hold secrets: left out."""
+    if isinstance(exception, SystemExit):
+        return None if exception.code in (None, 0) else f"the program exited with {exception.code!r}"[:80]
+    if isinstance(exception, KeyboardInterrupt):
+        return "Ctrl-C"
+    return f"the program raised {type(exception).__name__}"
+
+
+def _versions() -> manifest.Section:
+    torch = devices.import_torch()
+    return {
+        "python": sys.version.split()[0],
+        "torch": str(torch.__version__),
+        **host.neuron_versions(),
+        "cuda": torch.version.cuda,
+    }
+
+
+def _schedule_section(options: Options) -> manifest.Section:
+    names = ("wait", "warmup", "active", "repeat")
+    values: manifest.Section = {name: None if options.whole else getattr(options, name) for name in names}
+    unit = "whole" if options.whole else "step"
+    return {"unit": unit, **values, "step_count": None, "recorded_step_count": None}
+
+
+def _option_section(options: Options, setup: neuron.NeuronSetup | None) -> manifest.Section:
+    common = ("record_shapes", "with_stack", "profile_memory", "with_flops", "compile_debug")
+    names = (*common, *neuron.OPTIONAL) if setup else (*common, "custom_profiler_config")
+    dropped = setup.dropped if setup else ()
+    return {name: getattr(options, name) for name in names if name not in dropped}
+
+
+def _written_since(output_dir: Path, before: set[Path], started_ns: int) -> list[Path]:
+    """This process's directories whose trace is new, or was written again."""
+    now = layout.own_session_directories(output_dir)
+    newer = {path for path in now & before if _trace_time_ns(path) >= started_ns}
+    return sorted((now - before) | newer)
+
+
+def _trace_time_ns(directory: Path) -> int:
+    times = [p.stat().st_mtime_ns for name in layout.TRACE_NAMES if (p := directory / name).exists()]
+    return max(times, default=0)
+
+
+def _assert_whole(directory: Path) -> None:
+    """Kineto's exporter does not report a short write; the file tells.
+
+    Raises:
+        OSError: the trace is absent or cut.
+    """
+    for name in layout.TRACE_NAMES:
+        path = directory / name
+        if path.exists():
+            scan = tracefile.scan(path)
+            if scan.is_complete:
+                return
+            raise OSError(f"{path} is cut after {human_bytes(scan.size_bytes)}")
+    raise OSError(f"{directory}: no trace.json was written")
+
+
+def _append_to_ledger(directory: Path) -> None:
+    """Tell ``tracekit-capture run`` where this process writes."""
+    ledger = os.environ.get(LEDGER_VARIABLE)
+    if ledger:
+        with contextlib.suppress(OSError), Path(ledger).open("a") as file:
+            file.write(f"{directory.resolve()}\n")
+
+
+def _remove_session(directory: Path) -> None:
+    """Take back an empty session directory and its parents, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        (directory / manifest.FILE_NAME).unlink()
+        directory.rmdir()
+        directory.parent.rmdir()
