@@ -94,7 +94,7 @@ class TableWriter:
         if self._pending_rows:
             group = pa.concat_tables(self._pending).unify_dictionaries().combine_chunks()
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-            self._writer.write_table(group, row_group_size=group.num_rows)
+            self._writer.write_table(group, row_group_size=_ROW_GROUP_ROWS)
 
 
 def _encoded_schema(table: Table) -> pa.Schema:

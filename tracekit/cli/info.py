@@ -8,6 +8,7 @@ from typing import cast
 import click
 import polars as pl
 
+from tracekit import tables
 from tracekit.cli.output import (
     console,
     duration,
@@ -20,8 +21,6 @@ from tracekit.cli.output import (
     size,
     write_rows,
 )
-
-from tracekit import tables
 from tracekit.profile import Profile
 from tracekit.tables import Column, Table
 

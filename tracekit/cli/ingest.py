@@ -60,11 +60,9 @@ def command(
     if result.was_stored:
         out.print(f"{printable(str(result.path))}: already stored, nothing to do")
         return
-    took = time.monotonic_ns() - begun
-    out.print(
-        f"{printable(str(result.path))}: {result.event_count:,} events from {size(result.read_bytes)} in {duration(took)}",
-        soft_wrap=True,
-    )
+    took = duration(time.monotonic_ns() - begun)
+    what = f"{result.event_count:,} events from {size(result.read_bytes)} in {took}"
+    out.print(f"{printable(str(result.path))}: {what}", soft_wrap=True)
 
 
 def parsed_labels(pairs: tuple[str, ...]) -> dict[str, str]:
