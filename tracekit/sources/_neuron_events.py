@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
-from tracekit.sources.base import EVENT_COLUMNS, Sink
+from tracekit.sources.base import EVENT_COLUMNS, Artifact, Sink
 
 Attributes = dict[str, object]
 
@@ -258,6 +258,30 @@ def _plain(key: str, value: object) -> object:
         return value
     number = integer(value)
     return number if number is not None and str(number) == value and -_INT64 <= number < _UINT64 else value
+
+
+class FrameworkRows:
+    """Which framework rows are wanted: those of sessions without a trace of their own; counts the others."""
+
+    def __init__(self, artifact: Artifact, sink: Sink) -> None:
+        self._artifact = artifact
+        self._sink = sink
+        self._wanted: dict[tuple[str | None, int | None], bool] = {}
+        self.skipped = 0
+
+    def wanted(self, instance_id: str | None, process_id: int | None) -> bool:
+        """Whether any framework lane of a process is wanted."""
+        key = (instance_id, process_id)
+        if key not in self._wanted:
+            session = self._artifact.session if process_id is None else self._sink.session_of(instance_id, process_id)
+            self._wanted[key] = session is None or any(self._sink.wants(session, lane) for lane in FRAMEWORK_LANES)
+        return self._wanted[key]
+
+    def note(self) -> None:
+        """Say how many rows were left out."""
+        if self.skipped:
+            message = f"{self.skipped} framework rows repeat the session's own trace and are not read"
+            self._sink.note("info", "framework_repeats", message, event_count=self.skipped)
 
 
 class Emitter:

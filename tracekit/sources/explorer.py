@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 
 from tracekit.errors import SourceError
 from tracekit.sources._neuron_events import (
-    FRAMEWORK_LANES,
     FRAMEWORK_SUFFIX,
     SYNC_POINT,
     Attributes,
     Batch,
     Emitter,
+    FrameworkRows,
     framework_place,
     kind_of,
     lane_of,
@@ -108,7 +108,8 @@ class _Events:
         self._artifact = artifact
         self._sink = sink
         self._emitter = Emitter(sink, process_id=artifact.process_id)
-        self._untimed = self._negative = self._repeats = self._sync_points = self._bad_attributes = 0
+        self._framework = FrameworkRows(artifact, sink)
+        self._untimed = self._negative = self._sync_points = self._bad_attributes = 0
 
     def read(self, file: pq.ParquetFile) -> None:
         """Give all events; a file that breaks off in the middle keeps what came before."""
@@ -192,18 +193,14 @@ class _Events:
         )
         framework = rows.filter(is_framework)
         processes = framework.select("instance_id", "process_id").unique().rows()
-        repeated = [key for key in processes if not self._wants_any(*key)]
+        repeated = [key for key in processes if not self._framework.wanted(*key)]
         if not repeated:
             return rows
         keys = pl.DataFrame(repeated, schema=framework.select("instance_id", "process_id").schema, orient="row")
         known = framework.join(keys, on=["instance_id", "process_id"], how="semi", nulls_equal=True)
-        self._repeats += known.height
+        self._framework.skipped += known.height
         wanted = framework.join(keys, on=["instance_id", "process_id"], how="anti", nulls_equal=True)
         return pl.concat([rows.filter(~is_framework), wanted]) if wanted.height else rows.filter(~is_framework)
-
-    def _wants_any(self, instance_id: str | None, process_id: int | None) -> bool:
-        session = self._artifact.session if process_id is None else self._sink.session_of(instance_id, process_id)
-        return session is None or any(self._sink.wants(session, lane) for lane in FRAMEWORK_LANES)
 
     def _extras(self, rows: pl.DataFrame) -> list[Attributes]:
         """``extra_attributes_json`` of each row as a dictionary, all rows in one call where they are valid."""
@@ -224,12 +221,6 @@ class _Events:
 
     def _note(self) -> None:
         counts = (
-            (
-                "info",
-                "framework_repeats",
-                self._repeats,
-                "framework rows repeat the session's own trace and are not read",
-            ),
             ("info", "sync_points", self._sync_points, "clock sync points are not activities and give no rows"),
             ("warning", "missing_time", self._untimed, "rows without a name or a start are skipped"),
             ("warning", "negative_duration", self._negative, "rows end before they start; their end is their start"),
@@ -243,6 +234,7 @@ class _Events:
         for severity, code, count, message in counts:
             if count:
                 self._sink.note(severity, code, f"{count} {message}", event_count=count)  # type: ignore[arg-type]
+        self._framework.note()
         self._emitter.finish()
 
 
