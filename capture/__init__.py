@@ -7,10 +7,11 @@ what the two share is the directory on disk (see ``capture.manifest``).
 
 from __future__ import annotations
 
+from capture.api import profile, profiled, session
 from capture.checks import Finding, Report, check
 from capture.errors import CaptureError, CaptureWarning
 from capture.options import Options
-from capture.recorder import Session, profile, profiled, session
+from capture.recorder import Session
 
 __all__ = [
     "CaptureError",

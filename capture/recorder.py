@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from capture import checks, devices, host, layout, manifest, neuron, tracefile
+from capture import checks, devices, host, layout, manifest, neuron, records
 from capture.errors import CaptureError, CaptureWarning
 from capture.options import (
     COMPILE_TIME_VARIABLES,
     LEDGER_VARIABLE,
     Options,
     environment_overrides,
-    make_options,
     parse_ranges,
 )
 from capture.text import human_bytes, one_line
 
-Result = TypeVar("Result")
 # torch has one profiler per process; so has this module.
 _current: list[Session] = []
 
@@ -200,15 +197,15 @@ class Session:
         with self._recorded_failure("export"):
             if self._setup is not None:
                 self._setup.export(prof)
-                written = _written_since(self.output_dir, before, started_ns)
+                written = records.written_since(self.output_dir, before, started_ns)
             else:
                 prof.export_chrome_trace(str(directory / "trace.json"))
                 written = [directory]
             if not written:
                 raise OSError(f"export_trace wrote no trace.json below {self.output_dir}")
             for path in written:
-                _assert_whole(path)
-        targets = _written_since(self.output_dir, before, started_ns) if self._setup else [directory]
+                records.assert_whole(path)
+        targets = records.written_since(self.output_dir, before, started_ns) if self._setup else [directory]
         self._close_cycle(record, targets or [directory])
 
     # --- the manifest -----------------------------------------------------------------------------
@@ -224,35 +221,11 @@ class Session:
         else:
             directory = self.output_dir / layout.process_directory_name()
             directory.mkdir(parents=True, exist_ok=True)
-        record = self._make_manifest(directory)
+        assert self._device is not None
+        record = records.make_manifest(directory, self.options, self._device.section, self._setup, self._cycle)
         manifest.write(record, directory)
-        _append_to_ledger(directory)
+        records.append_to_ledger(directory)
         self._open = (directory, record)
-
-    def _make_manifest(self, directory: Path) -> manifest.Manifest:
-        options = self.options
-        device = self._device
-        assert device is not None
-        made = manifest.Manifest(
-            tool=host.tool_section(),
-            host=host.host_section(),
-            versions=_versions(),
-            device=device.section,
-            process=host.rank_section(options.ranks),
-            schedule=_schedule_section(options),
-            session={"name": layout.session_name(directory), "cycle": self._cycle},
-            modes=list(self._setup.modes) if self._setup else [],
-            options=_option_section(options, self._setup),
-            env=host.allowed_environment(),
-            git=host.git_section(Path.cwd()),
-            command=host.redacted_command([sys.executable, *sys.argv]),
-            labels=options.labels,
-        )
-        made.start_clock()
-        for name in self._setup.dropped if self._setup else ():
-            message = f"this torch_neuronx does not know {name}: captured without it"
-            made.note("warning", "option-dropped", message, "update torch_neuronx to use it")
-        return made
 
     def _close_cycle(self, record: manifest.Manifest, directories: list[Path]) -> None:
         """Write the final manifest beside the trace, wherever the trace is."""
@@ -273,7 +246,7 @@ class Session:
                 manifest.write(record, directory)
             if directory not in self.directories:
                 self.directories.append(directory)
-            _append_to_ledger(directory)
+            records.append_to_ledger(directory)
         if pending is not None and pending not in directories:
             with contextlib.suppress(OSError):
                 (pending / manifest.FILE_NAME).unlink()
@@ -298,7 +271,7 @@ class Session:
             return
         directory, record = self._open
         if self.is_superseded:
-            _remove_session(directory)
+            records.remove_session(directory)
             self._open = None
             return
         self._close_cycle(record, [directory])
@@ -406,75 +379,6 @@ class Session:
         return [finding for finding in findings if finding.code != "rank-missing"]
 
 
-def session(output_dir: str | os.PathLike[str] = "profiles", **options: Any) -> Session:
-    """Capture the steps of a ``with`` block.
-
-    Args:
-        output_dir: where captures go; under ``tracekit-capture run -o DIR`` a relative one lies below DIR.
-        options: fields of ``Options``, such as ``wait=2, warmup=1, active=1, labels={"batch": 4}``.
-
-    Returns:
-        A session; call its ``step()`` at the end of every step.
-
-    Raises:
-        CaptureError: an option is not known or not valid.
-    """
-    base = environment_overrides().get("output_dir")
-    return Session(Path(base, output_dir) if base else Path(output_dir), make_options(options))
-
-
-def profile(
-    function: Callable[..., object],
-    *arguments: object,
-    output_dir: str | os.PathLike[str] = "profiles",
-    **options: Any,
-) -> Session:
-    """Call a function as often as the schedule needs, each call one step, and capture it.
-
-    Args:
-        function: what to capture.
-        arguments: its positional arguments, the same in every call.
-        output_dir: as for ``session``.
-        options: as for ``session``.
-
-    Returns:
-        The ended session; ``directory`` says where the trace is.
-    """
-    with session(output_dir, **options) as running:
-        for _ in range(running.options.step_count):
-            function(*arguments)
-            running.step()
-    return running
-
-
-def profiled(
-    output_dir: str | os.PathLike[str] = "profiles", **options: Any
-) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Decorate a step function: its first calls are captured, then it runs as before.
-
-    The capture starts at the first call and ends with the schedule, or when the program ends.
-    """
-
-    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
-        running = session(output_dir, **options)
-        state = {"is_done": False}
-
-        @functools.wraps(function)
-        def wrapper(*arguments: Any, **keywords: Any) -> Result:
-            if not state["is_done"] and not running.is_active:
-                running.start()
-            result = function(*arguments, **keywords)
-            running.step()
-            if not state["is_done"] and running.step_count >= running.options.step_count:
-                running.stop()
-                state["is_done"] = True
-            return result
-
-        return wrapper
-
-    return decorate
-
-
 def _interruption_of(exception: BaseException) -> str | None:
     """Why the block ended early; null for an exit that means success. The message may hold secrets: left out."""
     if isinstance(exception, SystemExit):
@@ -482,71 +386,3 @@ def _interruption_of(exception: BaseException) -> str | None:
     if isinstance(exception, KeyboardInterrupt):
         return "Ctrl-C"
     return f"the program raised {type(exception).__name__}"
-
-
-def _versions() -> manifest.Section:
-    torch = devices.import_torch()
-    return {
-        "python": sys.version.split()[0],
-        "torch": str(torch.__version__),
-        **host.neuron_versions(),
-        "cuda": torch.version.cuda,
-    }
-
-
-def _schedule_section(options: Options) -> manifest.Section:
-    names = ("wait", "warmup", "active", "repeat")
-    values: manifest.Section = {name: None if options.whole else getattr(options, name) for name in names}
-    unit = "whole" if options.whole else "step"
-    return {"unit": unit, **values, "step_count": None, "recorded_step_count": None}
-
-
-def _option_section(options: Options, setup: neuron.NeuronSetup | None) -> manifest.Section:
-    common = ("record_shapes", "with_stack", "profile_memory", "with_flops", "compile_debug")
-    names = (*common, *neuron.OPTIONAL) if setup else (*common, "custom_profiler_config")
-    dropped = setup.dropped if setup else ()
-    return {name: getattr(options, name) for name in names if name not in dropped}
-
-
-def _written_since(output_dir: Path, before: set[Path], started_ns: int) -> list[Path]:
-    """This process's directories whose trace is new, or was written again."""
-    now = layout.own_session_directories(output_dir)
-    newer = {path for path in now & before if _trace_time_ns(path) >= started_ns}
-    return sorted((now - before) | newer)
-
-
-def _trace_time_ns(directory: Path) -> int:
-    times = [p.stat().st_mtime_ns for name in layout.TRACE_NAMES if (p := directory / name).exists()]
-    return max(times, default=0)
-
-
-def _assert_whole(directory: Path) -> None:
-    """Kineto's exporter does not report a short write; the file tells.
-
-    Raises:
-        OSError: the trace is absent or cut.
-    """
-    for name in layout.TRACE_NAMES:
-        path = directory / name
-        if path.exists():
-            scan = tracefile.scan(path)
-            if scan.is_complete:
-                return
-            raise OSError(f"{path} is cut after {human_bytes(scan.size_bytes)}")
-    raise OSError(f"{directory}: no trace.json was written")
-
-
-def _append_to_ledger(directory: Path) -> None:
-    """Tell ``tracekit-capture run`` where this process writes."""
-    ledger = os.environ.get(LEDGER_VARIABLE)
-    if ledger:
-        with contextlib.suppress(OSError), Path(ledger).open("a") as file:
-            file.write(f"{directory.resolve()}\n")
-
-
-def _remove_session(directory: Path) -> None:
-    """Take back an empty session directory and its parents, as far as they are empty."""
-    with contextlib.suppress(OSError):
-        (directory / manifest.FILE_NAME).unlink()
-        directory.rmdir()
-        directory.parent.rmdir()
