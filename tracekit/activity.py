@@ -1,0 +1,57 @@
+"""What counts as what: compute, communication, host work and host waits, selected from ``tables.EVENTS``.
+
+The one place that knows which lanes and kinds a definition covers. Every function takes
+``tables.EVENTS`` and keeps its columns; only primary events are used, so that nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+COPY_KINDS = ("copy_in", "copy_out", "copy")
+BLOCKING_OPS = ("aten::item", "aten::_local_scalar_dense")
+"""Operators that block until a value has come back from the device."""
+
+_LANE, _KIND = pl.col("lane"), pl.col("kind")
+_PRIMARY = pl.col("is_primary")
+_IS_WAIT = _LANE.is_in(["dispatch", "runtime"]) & (_KIND == "sync")
+
+
+def compute(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Executions on the device, and its memsets."""
+    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(["execution", "memory"]))
+
+
+def collectives(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Collectives on the device."""
+    return events.filter(_PRIMARY & (_LANE == "hardware") & (_KIND == "collective"))
+
+
+def copies(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Transfers: device activity on GPUs, runtime calls on Neuron (where calls describe one transfer twice)."""
+    return events.filter(_PRIMARY & _LANE.is_in(["hardware", "runtime"]) & _KIND.is_in(COPY_KINDS))
+
+
+def model_switches(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Times when a core changes the model it runs."""
+    is_switch = (_LANE == "hardware") & (_KIND == "model") | pl.col("name").is_in(["model_switch"])
+    return events.filter(_PRIMARY & is_switch)
+
+
+def device_work(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Everything that keeps a device busy: compute, collectives and copies of the lane ``hardware``."""
+    kinds = ["execution", "memory", "collective", *COPY_KINDS]
+    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(kinds))
+
+
+def host_work(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Operators and runtime calls that are not waits."""
+    is_op = (_LANE == "dispatch") & _KIND.is_in(["op", "call"])
+    is_call = (_LANE == "runtime") & _KIND.is_in(["call", "memory", "model", *COPY_KINDS])
+    return events.filter(_PRIMARY & (is_op | is_call))
+
+
+def host_waits(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Calls that block the host until the device has got somewhere, and operators known to."""
+    is_blocking_op = (_LANE == "dispatch") & (_KIND == "op") & pl.col("name").is_in(BLOCKING_OPS)
+    return events.filter(_PRIMARY & (_IS_WAIT | is_blocking_op))
