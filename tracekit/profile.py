@@ -131,7 +131,7 @@ class Profile(_Tables):
             TracekitError: if ``scope`` names a step that the profile does not have.
         """
         frames = {name: self.table(name) for name in tables.TABLES}
-        return Inputs(scope=scope_of(frames["events"], frames["sessions"], frames["chains"], scope), **frames)
+        return Inputs(scope=scope_of(frames["events"], frames["sessions"], scope), **frames)
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
         """Compute a metric by name.
