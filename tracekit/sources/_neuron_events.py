@@ -132,6 +132,12 @@ def integer(value: object) -> int | None:
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
+def int64(value: object) -> int | None:
+    """A whole number that fits Int64, or None."""
+    number = integer(value)
+    return number if number is not None and -_INT64 <= number < _INT64 else None
+
+
 @dataclass
 class Batch:
     """Events of a piece of a file, as parallel lists; attributes hold everything that is not another field."""

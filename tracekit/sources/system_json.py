@@ -18,6 +18,7 @@ from tracekit.sources._neuron_events import (
     Emitter,
     FrameworkRows,
     framework_place,
+    int64,
     integer,
 )
 from tracekit.sources._neuron_samples import sample_frames
@@ -92,8 +93,8 @@ class _Reader:
 
     def _event(self, batch: Batch, row: dict[str, object]) -> bool:
         """Add one event; False if it has no name or time."""
-        name, start, duration = row.pop("name", None), integer(row.pop("timestamp", None)), row.pop("duration", None)
-        if not isinstance(name, str) or start is None or not -(2**63) <= start < 2**63:
+        name, start, duration = row.pop("name", None), int64(row.pop("timestamp", None)), row.pop("duration", None)
+        if not isinstance(name, str) or start is None:
             return False
         if name == SYNC_POINT:
             self._sync_points += 1
@@ -101,7 +102,7 @@ class _Reader:
         length = integer(duration) or 0
         if length < 0:
             self._negative += 1
-        instance_id, process_id = row.pop("instance_id", None), integer(row.pop("process_id", None))
+        instance_id, process_id = row.pop("instance_id", None), int64(row.pop("process_id", None))
         process = (instance_id if isinstance(instance_id, str) else None, process_id)
         end = min(start + max(length, 0), 2**63 - 1)
         if not _is_framework(name, row):
