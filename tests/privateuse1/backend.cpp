@@ -80,6 +80,8 @@ struct Plan {
   int64_t latency_ns = 2000;  // from the end of the launch to the earliest start on the device
   bool link_driver = true;    // driver events carry the operator's External id
   bool annotations = false;   // project record_function ranges on the device (gpu_user_annotation)
+  std::string runtime_name;   // of launch events; empty: the operator's
+  bool colliding_calls = false;  // synchronise calls have the number of the last launching operator as correlation
 
   const std::vector<Execution>* find(const std::string& op) const {
     const auto found = by_op.find(op);
@@ -136,6 +138,7 @@ struct Launch {
 
 struct HostCall {  // a runtime call that launches nothing
   std::string name;
+  uint64_t last_external_id = 0;  // of the launches before it
   int64_t thread_id = 0;
   int64_t start_ns = 0, end_ns = 0;
 };
@@ -168,7 +171,7 @@ class Device {
     }
     sleep_until(until);
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (recording_) calls_.push_back({name, systemThreadId(), start, now_ns()});
+    if (recording_) calls_.push_back({name, launches_.empty() ? 0 : launches_.back().external_id, systemThreadId(), start, now_ns()});
   }
 
   int64_t pending() {
@@ -408,8 +411,9 @@ class Session : public IActivityProfilerSession {
     const bool visible = launch.end_ns != 0;
     const bool device_time = visible && options_.correlate_device_time;
     if (wants(ActivityType::PRIVATEUSE1_RUNTIME)) {
-      auto& runtime = add(ActivityType::PRIVATEUSE1_RUNTIME, launch.op, launch.host_start_ns, launch.host_end_ns,
-                          processId(), static_cast<int32_t>(launch.thread_id));
+      const std::string& name = settings_->runtime_name.empty() ? launch.op : settings_->runtime_name;
+      auto& runtime = add(ActivityType::PRIVATEUSE1_RUNTIME, name, launch.host_start_ns, launch.host_end_ns, processId(),
+                          static_cast<int32_t>(launch.thread_id));
       link(runtime, launch, correlation, op);
       if (device_time) flow(runtime, correlation, true);
     }
@@ -452,8 +456,11 @@ class Session : public IActivityProfilerSession {
 
   void emit(const HostCall& call) {
     if (!wants(ActivityType::PRIVATEUSE1_RUNTIME)) return;
-    add(ActivityType::PRIVATEUSE1_RUNTIME, call.name, call.start_ns, call.end_ns, processId(),
-        static_cast<int32_t>(call.thread_id));
+    auto& activity = add(ActivityType::PRIVATEUSE1_RUNTIME, call.name, call.start_ns, call.end_ns, processId(),
+                         static_cast<int32_t>(call.thread_id));
+    if (!settings_->colliding_calls) return;
+    activity.id = static_cast<int32_t>(call.last_external_id);
+    activity.addMetadata("correlation", call.last_external_id);
   }
 
   void emit_annotations(const getLinkedActivityCallback& linked) {
@@ -539,9 +546,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
            py::arg("stream"), py::arg("device"), py::arg("duration_ns"), py::arg("copy"));
   m.def("install", &install);
   m.def("set_plan", [](std::map<std::string, std::vector<Execution>> by_op, std::vector<Execution> otherwise,
-                       int64_t launch_ns, int64_t latency_ns, bool link_driver, bool annotations) {
+                       int64_t launch_ns, int64_t latency_ns, bool link_driver, bool annotations,
+                       std::string runtime_name, bool colliding_calls) {
     auto next = std::make_shared<Plan>();
-    *next = {std::move(by_op), std::move(otherwise), launch_ns, latency_ns, link_driver, annotations};
+    *next = {std::move(by_op), std::move(otherwise), launch_ns, latency_ns, link_driver, annotations,
+             std::move(runtime_name), colliding_calls};
     const std::lock_guard<std::mutex> guard(plan_mutex);
     current_plan = std::move(next);
   });

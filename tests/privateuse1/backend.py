@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
@@ -66,6 +67,8 @@ class Backend:
         latency_ns: int = 2_000,
         link_driver: bool = True,
         annotations: bool = False,
+        runtime_name: str = "",
+        colliding_calls: bool = False,
     ) -> None:
         """Decide what each operator launches when it ends; replaces the plan before.
 
@@ -77,6 +80,9 @@ class Backend:
             latency_ns: from the end of a launch to the earliest start on the device.
             link_driver: driver events carry the operator's ``External id``.
             annotations: project ``record_function`` ranges on the device (``gpu_user_annotation``).
+            runtime_name: name of the launch events (``privateuse1_runtime``); empty: the operator's.
+            colliding_calls: each ``synchronize`` event has as ``correlation`` the number that is the
+                ``External id`` of the operator launched last, as separate counters can have it.
         """
         self._extension.set_plan(
             {name: self._executions(work) for name, work in by_op.items()},
@@ -85,6 +91,8 @@ class Backend:
             latency_ns,
             link_driver,
             annotations,
+            runtime_name,
+            colliding_calls,
         )
 
     def clear_plan(self) -> None:
@@ -135,9 +143,6 @@ class Backend:
         ]
 
 
-_backend: Backend | None = None
-
-
 def load_backend() -> Backend:
     """Build if needed, register with torch as ``neuron`` and return the backend of this process.
 
@@ -146,21 +151,23 @@ def load_backend() -> Backend:
     Raises:
         BackendUnavailableError: no torch, no profiler registry in it, or no C++ compiler.
     """
-    global _backend
-    if _backend is None:
-        try:
-            extension = load_extension()
-        except BackendUnavailableError as problem:
-            if "PYTEST_CURRENT_TEST" not in os.environ or "pytest" not in sys.modules:
-                raise
-            import pytest
+    try:
+        return _loaded()
+    except BackendUnavailableError as problem:
+        if "PYTEST_CURRENT_TEST" not in os.environ:
+            raise
+        import pytest
 
-            pytest.skip(f"PrivateUse1 test backend: {problem}")
-        backend = Backend(extension)
-        _register(backend)
-        extension.install()
-        _backend = backend
-    return _backend
+        pytest.skip(f"PrivateUse1 test backend: {problem}")
+
+
+@functools.cache
+def _loaded() -> Backend:
+    extension = load_extension()
+    backend = Backend(extension)
+    _register(backend)
+    extension.install()
+    return backend
 
 
 def activities() -> list[Any]:

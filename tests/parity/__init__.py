@@ -1,0 +1,1 @@
+"""``key_averages()`` of torch as the oracle: recordings, the rules, and an independent reference."""
