@@ -254,7 +254,7 @@ def _merged(start: Attributes, stop: Attributes) -> Attributes:
     for key, value in stop.items():
         if key not in merged:
             merged[key] = value
-        elif merged[key] != value and key not in ("id", "thread_id"):
+        elif str(merged[key]) != str(value) and key not in ("id", "thread_id"):
             merged[f"stop_{key}"] = value
     return merged
 
