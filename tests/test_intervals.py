@@ -142,6 +142,52 @@ def test_within_keeps_rows_that_start_in_a_window(rows: Rows, windows: Rows) -> 
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
+@st.composite
+def _calls(draw: st.DrawFn) -> Rows:
+    """Properly nested calls on two threads."""
+    found: Rows = []
+
+    def fill(track: str, start: int, end: int, depth: int) -> None:
+        at = start
+        while at < end and depth < 4 and draw(st.booleans()):
+            begin = draw(st.integers(at, end - 1))
+            finish = draw(st.integers(begin, end))
+            found.append((track, begin, finish))
+            fill(track, begin, finish, depth + 1)
+            at = finish
+
+    for track in ("a", "b"):
+        fill(track, 0, 40, 0)
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(_calls(), st.integers(0, 5))
+def test_innermost_is_the_shortest_call_around_each_nanosecond(calls: Rows, turn: int) -> None:
+    order = list(enumerate(calls))
+    order = order[turn:] + order[:turn]
+    numbered = frame([c for _, c in order]).with_columns(call=pl.Series([n for n, _ in order], dtype=pl.Int64))
+    found: dict[tuple[str | None, int], int] = {}
+    for row in intervals.innermost(numbered, BY, "call").collect().to_dicts():
+        for at in range(row["start_ns"], row["end_ns"]):
+            assert found.setdefault((row["track"], at), row["call"]) == row["call"]
+    expected: dict[tuple[str | None, int], tuple[int, int]] = {}
+    for track, start, end in calls:
+        for at in range(start, end):
+            expected[track, at] = min(expected.get((track, at), (start, end)), (start, end), key=lambda c: c[1] - c[0])
+    assert {k: calls[n][1:] for k, n in found.items()} == expected
+
+
+def test_innermost_invents_nothing_where_calls_do_not_nest() -> None:
+    broken = frame([("a", 0, 10), ("a", 5, 15)]).with_columns(call=pl.Series([0, 1]))
+    found = intervals.innermost(broken, BY, "call").collect().to_dicts()
+    calls = [(0, 10), (5, 15)]
+    assert found
+    for row in found:
+        start, end = calls[row["call"]]
+        assert start <= row["start_ns"] < row["end_ns"] <= end
+
+
 @settings(deadline=None, max_examples=30)
 @given(_spans, _spans, st.integers(-(2**60), 2**60))
 def test_shifting_time_or_shuffling_rows_changes_nothing(left: Rows, right: Rows, shift: int) -> None:

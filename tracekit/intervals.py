@@ -138,6 +138,33 @@ def within(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By, at: str = "start_n
     )
 
 
+def innermost(spans: pl.LazyFrame, by: By, key: str) -> pl.LazyFrame:
+    """Find which interval is the innermost one at each time of a group.
+
+    Intervals of a group nest, as calls on a thread do: how many are open is the depth of the innermost,
+    which is the last of that depth to have started. Where intervals overlap without nesting, time whose
+    candidate has ended belongs to none.
+
+    Args:
+        spans: ``by``, ``start_ns``, ``end_ns`` and ``key``, which is never null.
+
+    Returns:
+        ``by``, ``start_ns``, ``end_ns``, ``key``: disjoint pieces, in no particular order.
+    """
+    lasting = spans.filter(END > START)
+    opened = lasting.select(*by, key, _at=START, _until=END, _step=pl.lit(1))
+    closed = lasting.select(*by, _at=END, _step=pl.lit(-1))
+    depth = pl.col("_step").cum_sum().over(by)
+    return (
+        pl.concat([opened, closed], how="diagonal")
+        .sort("_at", "_step", "_until", descending=[False, False, True])
+        .with_columns(_depth=depth, _next=pl.col("_at").shift(-1).over(by))
+        .with_columns(pl.col(key, "_until").forward_fill().over(*by, "_depth"))
+        .filter((pl.col("_depth") > 0) & (pl.col("_next") > pl.col("_at")) & (pl.col("_until") > pl.col("_at")))
+        .select(*by, key, start_ns="_at", end_ns="_next")
+    )
+
+
 def _combined(left: pl.LazyFrame, right: pl.LazyFrame, by: By, wanted: pl.Expr) -> pl.LazyFrame:
     """Sweep over both unions; keep the pieces where ``wanted`` holds for the counts of open intervals."""
     edges = [
