@@ -1,0 +1,91 @@
+"""The rows of ``events`` that linking needs, by the part they play."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+WORK_KINDS = ("execution", "collective", "copy_in", "copy_out", "copy", "memory")
+"""Kinds of lane ``hardware`` that are work of the device."""
+
+SUBMITS = ("nrta_execute_schedule", "nrt_execute", "nrt_model_submit", "post_request")
+"""Runtime events that put an execution into a queue."""
+
+STAGES = {"runtime_execute": 0, "kbl_exec_pre": 1, "kmgr_exec_core": 2, "kbl_exec_wait": 3, "kbl_exec_post": 4}
+"""Host stages of one execution, in the order they start."""
+
+WAIT = "kbl_exec_wait"
+
+LAUNCH_NAME = r"(?i)(launch|memcpy|memset)"
+"""Names of runtime calls that put work on a device queue: cudaLaunchKernel, hipMemcpyWithStream, cuMemsetD8Async, …"""
+
+NOT_A_LAUNCH = r"(?i)(hostfunc|callconfiguration)"
+"""Calls whose name looks like a launch and that put nothing on the device."""
+
+_FRAMEWORK = pl.col("source") == "kineto"
+_LANE, _KIND = pl.col("lane"), pl.col("kind")
+_IS_CALL = _KIND.eq("call") & (_LANE.eq("dispatch") | (_LANE.eq("runtime") & _FRAMEWORK))
+_IS_STREAM = _LANE.eq("stream") & _KIND.eq("call")
+_IS_SYSTEM = _LANE.eq("runtime") & ~_FRAMEWORK & pl.col("name").is_in([*SUBMITS, *STAGES])
+_IS_WORK = _LANE.eq("hardware") & _KIND.is_in(list(WORK_KINDS))
+
+_COMMON = ("event_id", "session", "process_id", "thread_id", "name", "start_ns", "end_ns")
+_IDS = ("external_id", "correlation_id", "sequence_id")
+_CORE = ("core_index", "physical_core", "execution_id", "model_id")
+_COLUMNS = (*_COMMON, "lane", "kind", "source", "stream_id", *_IDS, *_CORE)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Events of some sessions; ``session`` is an Enum, ids that mean "none" are null, ``at`` is ``start_ns``."""
+
+    calls: pl.DataFrame
+    """Calls that may launch work: of the framework's backend (lane dispatch) or of a GPU runtime."""
+    streams: pl.DataFrame
+    system: pl.DataFrame
+    """Submits and stages of a Neuron runtime."""
+    hardware: pl.DataFrame
+    operators: pl.LazyFrame
+    """``event_id, session, process_id, thread_id, start_ns, end_ns, external_id, name``; not yet read."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that a chain could start or end with."""
+        return all(f.is_empty() for f in (self.calls, self.streams, self.system, self.hardware))
+
+
+def present(events: pl.LazyFrame) -> pl.DataFrame:
+    """Count the rows that matter: ``session, lane, kind, source, rows``, for primary events only.
+
+    One scan over four narrow columns: all that a trace without a device costs.
+    """
+    return (
+        events.filter("is_primary")
+        .group_by("session", "lane", "kind", "source")
+        .agg(rows=pl.len())
+        .sort("session", "lane", "kind", "source")
+        .collect(engine="streaming")
+    )
+
+
+def load(events: pl.LazyFrame, sessions: list[str]) -> Rows:
+    """Read the rows of ``sessions``; operators stay a query, since most are never needed."""
+    wanted = events.filter("is_primary", pl.col("session").is_in(sessions)).with_columns(
+        pl.col("session").cast(pl.Enum(sessions))
+    )
+    rows = (
+        wanted.filter(_IS_CALL | _IS_STREAM | _IS_SYSTEM | _IS_WORK)
+        .select(*_COLUMNS, at="start_ns")
+        .with_columns(pl.when(pl.col("correlation_id") > 0).then("correlation_id").alias("correlation_id"))
+        .sort("event_id")
+        .collect(engine="streaming")
+    )
+    operators = wanted.filter(_LANE == "dispatch", _KIND == "op").select(*_COMMON, "external_id")
+    return Rows(
+        calls=rows.filter(_IS_CALL),
+        streams=rows.filter(_IS_STREAM),
+        system=rows.filter(_IS_SYSTEM),
+        hardware=rows.filter(_IS_WORK),
+        operators=operators,
+    )
