@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from tracekit import intervals
+from tracekit import activity, intervals
 from tracekit.metrics.base import Inputs, Metric, Option, OptionValue
 from tracekit.tables import Column, Table
-
-WORK_KINDS = ("execution", "collective", "copy_in", "copy_out", "copy", "memory")
-"""Kinds of hardware events that are work; synchronisation and annotations are neither busy nor idle."""
 
 DEVICES = Table(
     name="devices",
@@ -34,12 +31,6 @@ DEVICES = Table(
 )
 
 
-def device_work(events: pl.LazyFrame) -> pl.LazyFrame:
-    """The hardware events that are work, of the source that is used."""
-    is_work = (pl.col("lane") == "hardware") & pl.col("kind").is_in(WORK_KINDS)
-    return events.filter(is_work & pl.col("is_primary"))
-
-
 def devices(events: pl.LazyFrame, scope: pl.LazyFrame, *, per_step: bool = False) -> pl.LazyFrame:
     """Measure busy and idle time of each device inside the windows.
 
@@ -54,7 +45,7 @@ def devices(events: pl.LazyFrame, scope: pl.LazyFrame, *, per_step: bool = False
     Returns:
         ``DEVICES``, sorted by its key; empty without device work.
     """
-    work = device_work(events).select("session", "core_index", "source", "start_ns", "end_ns")
+    work = activity.device_work(events).select("session", "core_index", "source", "start_ns", "end_ns")
     device = ["session", "core_index"]
     windows = scope.with_columns(_window_ns=pl.col("end_ns") - pl.col("start_ns"))
     clipped = intervals.clip(work, windows, ["session"])
