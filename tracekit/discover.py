@@ -212,3 +212,9 @@ def _artifacts_only(artifacts: Sequence[Artifact]) -> list[Remark]:
 
 def _notes(remarks: Sequence[Remark]) -> pl.DataFrame:
     return tables.NOTES.rows([asdict(remark) for remark in dict.fromkeys(remarks)])
+
+
+def artifact_rows(artifacts: Sequence[Artifact]) -> pl.DataFrame:
+    """``tables.ARTIFACTS`` of what was found."""
+    names = {"path": "label"}
+    return tables.ARTIFACTS.rows([{n: getattr(a, names.get(n, n)) for n in tables.ARTIFACTS.names} for a in artifacts])

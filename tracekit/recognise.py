@@ -55,6 +55,7 @@ _ARCHIVE_NAME = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst|zstd)|tgz|tbz2?|txz|tzst
 _TRACE_NAME = re.compile(
     r"^trace\.json(\.\w+)?$|\.pt\.trace\.json(\.\w+)?$|^neuron_framework_trace_.*\.json(\.\w+)?$", re.IGNORECASE
 )
+_MAY_BE_TRACE = re.compile(r"\.(json|trace|txt)(\.\w+)?$|^[^.]+$", re.IGNORECASE)
 _PARQUET_NAME = re.compile(r"^([A-Za-z]+?)(?:_\d+)?\.parquet$")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _KEY_END = re.compile(rb"\s*:\s*(.?)", re.DOTALL)
@@ -233,7 +234,7 @@ def _text(text: bytes, name: str, packing: str | None) -> Kind:
         reason = "a JSON array, but not of trace events"
     else:
         reason = f"starts with {printable(repr(body[:12])[1:])}: not JSON, Parquet or an archive"
-    if role == "other" and _EVENT_PHASE.search(body) and b'"ts"' in body:
+    if role == "other" and _MAY_BE_TRACE.search(name) and _EVENT_PHASE.search(body) and b'"ts"' in body:
         role, reader, reason = "trace", "kineto", None
     if role == "other" and is_trace_name(name):
         if body[:1] in (b"{", b"["):

@@ -35,6 +35,11 @@ def trace_stem(name: str) -> str:
     return _TRACE_SUFFIX.sub("", name) or name
 
 
+def is_process_name(name: str) -> bool:
+    """Whether a directory name is ``<instance>_pid_<pid>``."""
+    return _PROCESS_DIR.match(name) is not None
+
+
 def rank_in(name: str) -> int | None:
     """Rank that a file or directory name spells: ``rank3``, ``rank-3``, ``rank_3``."""
     found = _RANK.search(name)

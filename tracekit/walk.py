@@ -120,7 +120,7 @@ def _files(directory: Path, parts: tuple[str, ...], findings: Findings) -> Itera
                     f"{printable(str(directory))}: more than {MAX_FILES:,} files", hint="name the capture's directory"
                 )
             entry_parts = (*place_parts, printable(entry.name))
-            reason = _passed_over(entry, real_root)
+            reason = passed_over(entry, real_root)
             if reason:
                 findings.ignored.append(("/".join(entry_parts), reason))
             elif entry.is_dir(follow_symlinks=False):
@@ -143,7 +143,7 @@ def entries(directory: Path, parts: tuple[str, ...], findings: Findings) -> list
         return []
 
 
-def _passed_over(entry: os.DirEntry[str], real_root: str) -> str | None:
+def passed_over(entry: os.DirEntry[str], real_root: str) -> str | None:
     """Why an entry is not looked at, or None."""
     try:
         if entry.is_dir(follow_symlinks=False):
