@@ -229,6 +229,7 @@ class ArtifactSink:
             if lane in _SYSTEM_LANES:
                 owner = self._staging.owners.setdefault((session, lane), self._source)
                 mine = owner == self._source
+                self.facts(session=session, device="neuron")
                 (self._own if mine else self._repeats).setdefault((session, lane), []).append(_summary(part))
                 if not mine:
                     continue

@@ -21,6 +21,14 @@ COMMANDS = {
     "analyze": "Answer where the time went (the main command).",
     "info": "Show what a capture or a profile holds.",
     "show": "Show one metric as a table.",
+    "artifacts": "List NEFF, NTFF and trace files, and what is wrong with them.",
+    "chains": "Show where the chains from operator to hardware break.",
+    "chain": "Draw one chain.",
+    "diff": "Compare two profiles.",
+    "gate": "Fail when one profile is worse than another.",
+    "baseline": "Keep a profile's measures in a small file.",
+    "doctor": "Check whether a capture is fit to be analysed.",
+    "report": "Write one self-contained HTML file.",
     "ingest": "Store captures as a profile in an archive.",
 }
 """Command → help line; the module ``tracekit.cli.<command>`` exports ``command`` and is loaded when it is run."""

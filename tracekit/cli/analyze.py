@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 import polars as pl
 
-from tracekit import tables
 from tracekit.cli.output import (
     chosen_scope,
     console,
@@ -17,6 +16,7 @@ from tracekit.cli.output import (
     moment,
     open_for_command,
     path_argument,
+    print_notes,
     print_table,
     scope_options,
 )
@@ -70,8 +70,7 @@ def command(
     notes = profile.notes.collect()
     if notes.height:
         out.print()
-        columns = ("severity", "code", "event_count", "message")
-        print_table(out, notes, tables.NOTES, title="Notes", columns=columns, limit=20)
+        print_notes(out, notes)
 
 
 def _window(profile: Profile, scope: Scope) -> dict[str, str]:

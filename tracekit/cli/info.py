@@ -18,6 +18,7 @@ from tracekit.cli.output import (
     moment,
     open_for_command,
     path_argument,
+    print_notes,
     size,
     write_rows,
 )
@@ -88,7 +89,7 @@ def command(
     )
     out.print()
     notes = profile.notes.collect()
-    emit(notes, tables.NOTES, title="Notes", columns=("severity", "code", "event_count", "message"), limit=30)
+    print_notes(out, notes, limit=50)
 
 
 def lane_counts(profile: Profile) -> pl.DataFrame:

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -237,16 +238,27 @@ def print_table(
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     shown = frame.head(limit) if limit else frame
     cells = {name: [cell(_column(table, name), v) for v in shown[name].to_list()] for name in names}
-    fixed = sum(max(len(_heading(n)), *(len(c) for c in cells[n])) + 2 for n in names if not _is_text(frame, n))
-    texts = [n for n in names if _is_text(frame, n)]
-    room = max(8, (out.width - fixed) // max(1, len(texts)) - 2)
+    widths = _widths(names, cells, out.width)
     for name in names:
-        grid.add_column(_heading(name), justify="left" if name in texts else "right", no_wrap=True)
+        justify: Literal["left", "right"] = "left" if _is_text(frame, name) else "right"
+        grid.add_column(_heading(name), justify=justify, no_wrap=True)
     for row in range(shown.height):
-        grid.add_row(*(Text(_fit(cells[n][row], room) if n in texts else cells[n][row]) for n in names))
+        grid.add_row(*(Text(_fit(cells[n][row], widths[n])) for n in names))
     out.print(grid)
     if limit and frame.height > limit:
         out.print(f"  … {frame.height - limit:,} more", style="dim")
+
+
+def _widths(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> dict[str, int]:
+    """Width of each column so that all fit: the widest give way, never below a heading or 8 characters."""
+    widths = {n: max(len(_heading(n)), *(len(c) for c in cells[n])) for n in names}
+    floor = {n: max(len(_heading(n)), min(8, widths[n])) for n in names}
+    while sum(widths.values()) + 2 * (len(names) - 1) > total:
+        widest = max(names, key=lambda n: widths[n] - floor[n])
+        if widths[widest] <= floor[widest]:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def cell(column: Column | None, value: object) -> str:
@@ -300,6 +312,33 @@ def _fit(text: str, room: int) -> str:
         return text
     head = (room - 1) * 2 // 3
     return text[:head] + "…" + text[len(text) - (room - 1 - head) :]
+
+
+def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
+    """Print notes as short paragraphs, the gravest first; equal ones of several sessions once."""
+    import polars as pl
+
+    from tracekit.tables import SEVERITIES
+
+    weight = pl.col("severity").replace_strict(list(SEVERITIES), [2, 1, 0], return_dtype=pl.Int64)
+    merged = (
+        notes.group_by("severity", "code", "message", "hint", "path", maintain_order=True)
+        .agg(pl.col("event_count").sum(), sessions=pl.len())
+        .sort(weight, maintain_order=True)
+    )
+    if merged.is_empty():
+        return
+    out.print("Notes", style="bold")
+    styles = {"error": "red", "warning": "yellow", "info": "dim"}
+    for row in merged.head(limit).iter_rows(named=True):
+        where = f"{row['path']}: " if row["path"] else ""
+        times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
+        head = Text(f"{row['severity']} ", style=styles[row["severity"]])
+        body = Text(printable(f"{where}{row['message']}{times}"))
+        hint = Text(printable(f". Hint: {row['hint']}"), style="dim") if row["hint"] else Text("")
+        out.print(Padding(head + body + hint, (0, 0, 0, 2)))
+    if merged.height > limit:
+        out.print(f"  … {merged.height - limit:,} more: tracekit info PATH", style="dim")
 
 
 def facts(out: Console, pairs: Mapping[str, str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,23 +22,18 @@ Examples:
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-class _Duration(click.ParamType):
-    """``100us``, ``1.5ms``: a number and a unit, as whole nanoseconds."""
+def parse_duration(value: str | int) -> int:
+    """``100us``, ``1.5ms``: a number and a unit, as whole nanoseconds.
 
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from decimal import Decimal, InvalidOperation
-
-        if isinstance(value, int):
-            return value
-        text = str(value).strip()
-        number = text.rstrip("nuµms")
-        unit = text[len(number) :] or "ns"
-        try:
-            return int(Decimal(number) * _UNITS[unit])
-        except (InvalidOperation, KeyError):
-            self.fail(f"{text!r} is not a duration such as 100us", param, ctx)
+    Raises:
+        BadParameter: if it is neither that nor a whole number (of nanoseconds).
+    """
+    text = str(value).strip()
+    number = text.rstrip("nuµms")
+    try:
+        return int(Decimal(number) * _UNITS[text[len(number) :] or "ns"])
+    except (InvalidOperation, KeyError) as error:
+        raise click.BadParameter(f"{text!r} is not a duration such as 100us") from error
 
 
 class _Metrics(click.Group):
@@ -80,9 +77,9 @@ def metric_command(metric: Metric) -> click.Command:
 
 
 def _flag(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    kind: click.ParamType | type = str
+    kind: Any = str
     if option.is_duration:
-        kind = _Duration()
+        kind = parse_duration
     elif option.choices:
         kind = click.Choice(option.choices)
     elif isinstance(option.default, bool):

@@ -1,0 +1,40 @@
+"""``tracekit baseline``: a profile's measures as a small JSON file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit import baseline
+from tracekit.cli.output import chosen_scope, console, open_for_command, path_argument, printable, scope_options
+from tracekit.comparison import side
+
+_EPILOG = """\b
+Examples:
+  tracekit baseline capture/ -o baseline.json
+  tracekit gate baseline.json new-capture/ --max-device-time +5%
+"""
+
+
+@click.command(epilog=_EPILOG)
+@path_argument
+@scope_options
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The JSON file.")
+def command(
+    path: Path,
+    profile_id: str | None,
+    cache: Path | None,
+    neff_cache: tuple[Path, ...],
+    step: int | None,
+    everything: bool,
+    output: Path,
+) -> None:
+    """Write the measures of PATH to a JSON file that can live in a repository.
+
+    `tracekit diff` and `tracekit gate` take the file in place of the capture.
+    """
+    profile = open_for_command(path, profile_id, cache, neff_cache)
+    text = baseline.to_json(side(profile.id, profile.inputs(chosen_scope(step, everything))))
+    output.write_text(text, encoding="utf-8")
+    console().print(f"{printable(str(output))}: baseline of {profile.id}, {len(text.encode()):,} bytes", soft_wrap=True)
