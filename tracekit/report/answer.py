@@ -1,0 +1,130 @@
+"""The answer in a few lines, from the results of metrics."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tracekit.report.charts import CAUSE_LABELS
+from tracekit.report.model import Answer, Figure
+from tracekit.report.results import Results
+from tracekit.report.timeline import CAUSES
+from tracekit.report.words import duration, percent, sequence
+
+_CAUSE_MEANS = {
+    "collective": "a collective ran",
+    "copy": "data was copied between host and device",
+    "model_switch": "the core changed its model",
+    "not_dispatched": "the host had not yet reached the operator that came next",
+    "dispatching": "the host was still dispatching the operator that came next",
+    "runtime": "the next execution was submitted, but the runtime had not started it",
+    "unknown": "nothing links the next execution to the host",
+}
+
+
+def answer(results: Results) -> Answer:
+    """Who limits this program, by how much, why, and which operators take the time."""
+    split, gaps, ops = results.get("split"), results.get("gaps"), top_ops(results)
+    sentences = [_measured(results), _idle(gaps), _work(ops, results), _steps(results.get("steps"))]
+    return Answer(_headline(split), [s for s in sentences if s], _figures(results, split, gaps))
+
+
+def top_ops(results: Results) -> pl.DataFrame | None:
+    """Operators (or kernels, where no operator is known) by device time: name, device_ns, execution_count."""
+    work = results.get("work", by="op")
+    if work is None:
+        return None
+    sums = work.group_by("name").agg(pl.col("device_ns", "execution_count").sum())
+    return sums.sort("device_ns", "name", descending=[True, False])
+
+
+def _sums(frame: pl.DataFrame, *columns: str) -> dict[str, int]:
+    return {c: int(frame[c].sum()) for c in columns}
+
+
+def _headline(split: pl.DataFrame | None) -> str:
+    if split is None:
+        return "This capture holds no measured time."
+    s = _sums(split, "window_ns", "device_only_ns", "host_only_ns", "both_ns", "neither_ns")
+    window = s["window_ns"]
+    busy = s["device_only_ns"] + s["both_ns"]
+    if not busy:
+        return f"No device work in this capture: {duration(window)} of host time only."
+    idle, alone = window - busy, s["device_only_ns"]
+    if idle > alone:
+        return f"Host-bound: the device is idle for {percent(idle, window)} of {duration(window)}."
+    return f"Device-bound: the device works for {percent(busy, window)} of {duration(window)}, mostly without the host."
+
+
+def _measured(results: Results) -> str:
+    """What was measured: steps or everything, of how many processes."""
+    scope = results.inputs.scope.collect()
+    sessions = scope["session"].n_unique()
+    steps = scope["step"].drop_nulls().unique().sort().to_list()
+    where = "one process" if sessions == 1 else f"{sessions} processes"
+    if not steps:
+        return f"Measured: the whole capture of {where}, since it marks no steps."
+    named = f"step {steps[0]}" if len(steps) == 1 else f"{len(steps)} steps ({steps[0]} to {steps[-1]})"
+    return f"Measured: {named} of {where}."
+
+
+def _idle(gaps: pl.DataFrame | None) -> str:
+    if gaps is None:
+        return ""
+    causes = _sums(gaps, *(f"{cause}_ns" for cause in CAUSES))
+    column, ns = max(causes.items(), key=lambda item: item[1])
+    cause, whole = column.removesuffix("_ns"), int(gaps["gap_ns"].sum())
+    late = (
+        gaps.filter(pl.col("after_name").is_not_null()).group_by("after_name").agg(pl.col(column).sum())
+        .sort(column, "after_name", descending=[True, False]).head(1)
+    )  # fmt: skip
+    before = f" The largest share of it, {duration(late[column][0])}, lies before {late['after_name'][0]}." if late.height else ""
+    return (
+        f"Between executions the device idles for {duration(whole)} in {gaps.height:,} gaps; {percent(ns, whole)} of that "
+        f"is “{CAUSE_LABELS[cause]}”: {_CAUSE_MEANS[cause]}.{before}"
+    )
+
+
+def _work(ops: pl.DataFrame | None, results: Results) -> str:
+    if ops is not None and ops["device_ns"].sum():
+        whole = int(ops["device_ns"].sum())
+        top = [f"{row['name']} {percent(row['device_ns'], whole)}" for row in ops.head(3).to_dicts()]
+        return f"Most device time goes to {sequence(top)}."
+    table = results.get("ops")
+    column = "self_cpu_ns"
+    if table is None or column not in table.columns:
+        return ""
+    sums = table.group_by("name").agg(pl.col(column).sum()).sort(column, "name", descending=[True, False])
+    top = [f"{row['name']} {percent(row[column], int(sums[column].sum()))}" for row in sums.head(3).to_dicts()]
+    return f"Most CPU time goes to {sequence(top)}."
+
+
+def _steps(steps: pl.DataFrame | None) -> str:
+    if steps is None or not steps["is_warmup"].any():
+        return ""
+    warm = steps.filter("is_warmup")
+    numbers = [str(n) for n in warm["step"].unique().sort().to_list()]
+    reasons = [r.replace("_", " ") for r in warm["warmup_reason"].drop_nulls().unique().sort().to_list()]
+    named = f"Step {numbers[0]} is" if len(numbers) == 1 else f"Steps {sequence(numbers[:6])} are"
+    return f"{named} warm-up ({sequence(reasons)}) and left out of the numbers unless the whole capture was asked for."
+
+
+def _figures(results: Results, split: pl.DataFrame | None, gaps: pl.DataFrame | None) -> list[Figure]:
+    figures: list[Figure] = []
+    if split is not None:
+        s = _sums(split, "window_ns", "device_only_ns", "both_ns", "exposed_collective_ns", "exposed_copy_ns")
+        busy = s["device_only_ns"] + s["both_ns"]
+        figures.append(Figure("Measured time", s["window_ns"], "ns", "all processes" if split.height > 1 else ""))
+        if busy:
+            figures.append(Figure("Device busy", busy, "ns", percent(busy, s["window_ns"])))
+        exposed = s["exposed_collective_ns"] + s["exposed_copy_ns"]
+        if exposed:
+            figures.append(Figure("Exposed communication", exposed, "ns", "no execution hides it"))
+    if gaps is not None:
+        figures.append(Figure("Idle in gaps", int(gaps["gap_ns"].sum()), "ns", f"{gaps.height:,} gaps"))
+    counts = results.get("counts", by="total")
+    if counts is not None:
+        c = _sums(counts, "operator_count", "execution_count")
+        figures.append(Figure("Operator calls", c["operator_count"], ""))
+        if c["execution_count"]:
+            figures.append(Figure("Hardware executions", c["execution_count"], ""))
+    return figures

@@ -1,0 +1,24 @@
+"""Numbers and lists in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def duration(ns: int) -> str:
+    """A length of time with four digits and a fitting unit: ``403.3 µs``."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if abs(ns) >= size:
+            whole = len(str(abs(ns) // size))
+            return f"{ns / size:,.{max(0, 4 - whole)}f} {unit}"
+    return f"{ns} ns"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share: ``49.4 %``; ``0 %`` of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+
+
+def sequence(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}" if words else ""
