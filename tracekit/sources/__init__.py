@@ -28,6 +28,9 @@ class Sources(Mapping[str, "Source"]):
         found: Source = import_module(self._modules[name]).SOURCE
         return found
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 
