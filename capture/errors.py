@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class CaptureError(Exception):
     """A capture cannot start, or cannot go on.
@@ -22,3 +25,11 @@ class CaptureError(Exception):
 
 class CaptureWarning(UserWarning):
     """A capture goes on, but not as it was asked for."""
+
+
+def warn(message: str) -> None:
+    """Warn, at the line of the user's program that called into this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("capture", "contextlib"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, CaptureWarning, stacklevel=level + 1)

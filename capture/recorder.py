@@ -9,14 +9,13 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 from capture import checks, devices, host, layout, manifest, neuron, records
-from capture.errors import CaptureError, CaptureWarning
+from capture.errors import CaptureError, warn
 from capture.options import (
     COMPILE_TIME_VARIABLES,
     LEDGER_VARIABLE,
@@ -250,6 +249,7 @@ class Session:
         if pending is not None and pending not in directories:
             with contextlib.suppress(OSError):
                 (pending / manifest.FILE_NAME).unlink()
+                pending.rmdir()
         self._open = None
         self._cycle += 1
 
@@ -290,14 +290,14 @@ class Session:
                 reason = f"the disk is full ({free // 1024} KiB left): {reason}"
             if self._open is not None:
                 self._open[1].status, self._open[1].reason = "failed", reason
-            warnings.warn(f"capture failed: {reason}", CaptureWarning, stacklevel=4)
+            warn(f"capture failed: {reason}")
 
     @contextlib.contextmanager
     def _told_failure(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            warnings.warn(f"{what}: {one_line(error)}", CaptureWarning, stacklevel=4)
+            warn(f"{what}: {one_line(error)}")
 
     def _refuse_inspect_conflict(self) -> None:
         assert self._device is not None
@@ -318,7 +318,7 @@ class Session:
                 "or come from the cache, keep their old names: set them before the program starts, and "
                 "clear the cache"
             )
-            warnings.warn(message, CaptureWarning, stacklevel=5)
+            warn(message)
 
     def _warn_at_start(self, free: int) -> None:
         assert self._device is not None
@@ -329,7 +329,7 @@ class Session:
         if free < layout.LEAST_FREE_BYTES:
             messages.append(f"{self.output_dir}: only {human_bytes(free)} free; the trace may not fit")
         for message in messages:
-            warnings.warn(message, CaptureWarning, stacklevel=5)
+            warn(message)
 
     def _catch_sigterm(self) -> None:
         """Let SIGTERM end the program through the ``with`` block, so that what was recorded is exported."""
