@@ -1,0 +1,94 @@
+"""One piece of a trace: bytes in, columns out. This is what worker processes run."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from tracekit.sources._chrome_args import NotStrict
+from tracekit.sources._chrome_events import Event, tolerant
+from tracekit.sources._chrome_phases import Result, sort_events
+from tracekit.sources._chrome_split import walk
+
+Item = TypeVar("Item")
+Buffer = bytearray | bytes
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A range of the file: from the start of an event to the comma after another (or to the end of the file)."""
+
+    start: int
+    stop: int
+    base_ns: int
+    force: bool = False
+    """Whether an event that does not end in the piece is damaged, rather than to be continued."""
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_FAILURES = (msgspec.DecodeError, TypeError, UnicodeDecodeError, RecursionError)
+
+
+def read_piece(buffer: Buffer, piece: Piece) -> Result:
+    """Read one piece: at once if all its events are as they should be, else one by one.
+
+    Args:
+        buffer: ``[``, the bytes of the piece, ``]``.
+        piece: where the bytes come from.
+    """
+    result = Result(piece.start, stop=piece.stop)
+    events, closing = _decode(_EVENTS, buffer)
+    if events is not None:
+        try:
+            sort_events(result, events, None, piece.base_ns)
+        except NotStrict:
+            events = None
+    if events is None:
+        result = Result(piece.start, stop=piece.stop)
+        events, positions, closing = _decode_loosely(buffer, piece, result)
+        sort_events(result, events, positions, piece.base_ns)
+    if closing is not None:
+        result.state, result.stop = "closed", piece.start + closing - 1
+    return result
+
+
+def _decode(decoder: msgspec.json.Decoder[list[Item]], buffer: Buffer) -> tuple[list[Item] | None, int | None]:
+    """Items of the array in ``buffer``, and the position of its ``]`` if that is not the last byte."""
+    closing = None
+    view = memoryview(buffer)
+    for _ in range(2):
+        try:
+            return decoder.decode(view if closing is None else view[: closing + 1]), closing
+        except _FAILURES as error:
+            trailing = _TRAILING.search(str(error))
+            if trailing is None or closing is not None:
+                break
+            # msgspec names the byte behind the first character that follows the array.
+            closing = buffer.rfind(b"]", 0, int(trailing[1]) - 1)
+    return None, None
+
+
+def _decode_loosely(buffer: Buffer, piece: Piece, result: Result) -> tuple[list[Event], list[int], int | None]:
+    """Events one by one with their positions, damaged ones mended or dropped."""
+    items, closing = _decode(_ITEMS, buffer)
+    events: list[Event] = []
+    positions: list[int] = []
+    if items is not None:
+        position = 1
+        for item in items:
+            text = bytes(item)
+            position = buffer.find(text, position)
+            events += tolerant(text, piece.start + position - 1, result.report)
+            positions += [piece.start + position - 1] * (len(events) - len(positions))
+            position += len(text)
+        return events, positions, closing
+    text_ = str(memoryview(buffer)[1:-1], "latin-1")
+    found = walk(text_, piece.start, result.report, force=piece.force)
+    for start, end in found.events:
+        events += tolerant(text_[start:end].encode("latin-1"), piece.start + start, result.report)
+        positions += [piece.start + start] * (len(events) - len(positions))
+    result.state, result.stop = found.state, piece.start + found.stop
+    return events, positions, None
