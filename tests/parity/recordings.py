@@ -78,30 +78,30 @@ def _finish(prof: Any, folder: Path, name: str, has_device: bool) -> Recording:
     )
 
 
-def _transformer(width: int = 32) -> Any:
-    import torch
-
-    torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(width, 4, 2 * width, batch_first=True)
-    return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-
-
-def _train_transformer(steps: int = 2) -> None:
+def _train_transformer() -> None:
     """Forward, backward and optimiser step under nested ranges."""
     import torch
     from torch.profiler import record_function
 
-    model = _transformer()
+    torch.manual_seed(0)
+    model = torch.nn.TransformerEncoderLayer(16, 2, 16, batch_first=True)
     optimizer = torch.optim.AdamW(model.parameters())
-    batch = torch.randn(2, 8, 32)
-    for step in range(steps):
-        with record_function(f"step {step}"):
-            with record_function("forward"), record_function("forward"):  # a duplicate: only child, same name
-                loss = model(batch).square().mean()
-            with record_function("backward"):
-                loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+    batch = torch.randn(2, 4, 16)
+    with record_function("training step"):
+        with record_function("forward"), record_function("forward"):  # a duplicate: only child, same name
+            loss = model(batch).square().mean()
+        with record_function("backward"):
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _train_mlp() -> None:
+    """Forward and backward of two layers: few events, for traces with Python frames."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+    model(torch.randn(8, 16)).mul(2).sum().backward()
 
 
 def _profile(program: Callable[[], None], **options: Any) -> Any:
@@ -240,7 +240,7 @@ class DeviceSettings:
 
 
 def privateuse1(folder: Path, settings: DeviceSettings) -> Recording:
-    """Transformer training on the simulated accelerator: streams, copies, several executions per operator."""
+    """Training on the simulated accelerator: streams, copies, several executions per operator."""
     import torch
 
     from tests.privateuse1 import Copy, Launch, activities, load_backend
@@ -262,13 +262,14 @@ def privateuse1(folder: Path, settings: DeviceSettings) -> Recording:
     )
 
     def program() -> None:
-        _train_transformer()
+        train()
         torch.neuron.synchronize()
         product = torch.randn(8, 8) * 2
         torch.neuron.synchronize()
         product.add_(1)
 
     stack = settings.with_stack
+    train = _train_mlp if stack else _train_transformer
     try:
         prof = _profile(program, activities=activities(), record_shapes=True, with_stack=stack, profile_memory=stack)
     finally:

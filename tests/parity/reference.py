@@ -7,6 +7,7 @@ below are the rules there). Times are integer nanoseconds.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import re
 from collections import defaultdict
@@ -90,6 +91,7 @@ class Event:
     parent: Event | None = None
     children: list[Event] = field(default_factory=list)
     kernels_ns: list[int] = field(default_factory=list)
+    device_total_ns: int | None = None
 
     @property
     def on_device(self) -> bool:
@@ -111,7 +113,9 @@ class Event:
             return 0
         if self.on_device:
             return self.length_ns
-        return sum(self.kernels_ns) + sum(child.device_ns() for child in self.children)
+        if self.device_total_ns is None:
+            self.device_total_ns = sum(self.kernels_ns) + sum(child.device_ns() for child in self.children)
+        return self.device_total_ns
 
     def self_device_ns(self) -> int:
         """[10] Own kernels; a device event's own length."""
@@ -154,18 +158,24 @@ def key_averages(
         by_overload: group by overload name too.
         has_device: a device activity was profiled (torch shows no device time otherwise).
     """
-    events, memory = read(trace)
-    attribute(events)
-    events += uncovered_memory(events, memory)
-    events.sort(key=_order)
-    build_tree(events)
     rows: dict[Key, Row] = defaultdict(Row)
-    for event in without_duplicates(events):
+    for event in function_events(trace):
         is_annotation = event.category in ("user_annotation", "gpu_user_annotation")
         overload = event.overload if by_overload else ""
         shapes = event.shapes if by_shape else ""
         rows[(event.name, event.on_device, is_annotation, overload, shapes)].add(event, has_device)
     return dict(rows)
+
+
+@functools.lru_cache(maxsize=1)
+def function_events(trace: Path) -> list[Event]:
+    """What ``prof.events()`` returns: in order of time, with parents, without duplicates."""
+    events, memory = read(trace)
+    attribute(events)
+    events += uncovered_memory(events, memory)
+    events.sort(key=_order)
+    build_tree(events)
+    return without_duplicates(events)
 
 
 def read(trace: Path) -> tuple[list[Event], list[Event]]:
