@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tracekit.recognise import HEAD_BYTES
+from tracekit.recognise import HEAD_BYTES, is_archive_name
 from tracekit.sources.artifacts import parse_name
 from tracekit.sources.base import Artifact, Session
 from tracekit.sources.capture_manifest import CaptureManifest, read_manifest
@@ -155,7 +155,7 @@ class _Book:
                 same = places[process.name, process.time].setdefault(process.place, {})
                 same[found.parts[len(process.place) :]] = found
         for copies in places.values():
-            first, *others = copies
+            first, *others = sorted(copies, key=lambda place: (any(map(is_archive_name, place)), place))
             for other in others:
                 common = [rest for rest in copies[other] if rest in copies[first]]
                 if all(_same_file(copies[first][rest], copies[other][rest]) for rest in common):

@@ -9,8 +9,8 @@ Only the members a caller wants are written; the others are listed with their si
 from __future__ import annotations
 
 import shutil
-import stat
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from typing import IO, Protocol
 from tracekit.errors import DiscoveryError
 from tracekit.inflate import CHUNK_BYTES, Inflated, PackedDataError
 from tracekit.recognise import HEAD_BYTES, packing_of, printable
+from tracekit.unzip import unpack_zip
 
 Wanted = Callable[[str, int, bytes], bool]
 """Whether to write a member, by its name, its size in bytes and its head."""
@@ -127,9 +128,7 @@ class _Writer:
 
     def write(self, name: str, head: bytes, source: _Source) -> None:
         """Write a member: its head, then what its source still gives; cut data is kept and marked."""
-        place = self._target / f"{self._seen:06d}"
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / _harmless(name)
+        path = Path(tempfile.mkdtemp(dir=self._target, prefix=f"{self._seen:06d}-")) / _harmless(name)
         size, problem = 0, None
         with path.open("xb") as file:
             chunk = head
@@ -183,8 +182,6 @@ def unpack(archive: Path, target: Path, wanted: Wanted, limits: Limits = LIMITS)
         with archive.open("rb") as file:
             writer = _Writer(archive, target, limits)
             if file.read(2) == b"PK":
-                from tracekit.unzip import unpack_zip
-
                 return unpack_zip(writer, file, wanted)
             file.seek(0)
             return _unpack_tar(writer, file, wanted)
@@ -320,11 +317,3 @@ def _harmless(name: str) -> str:
     last = name.rsplit("/", 1)[-1]
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-@+=") else "_" for char in last)
     return kept[-150:].lstrip(".") or "member"
-
-
-def is_link_or_device(mode: int) -> str | None:
-    """What a Unix mode says a zip member is, if it is neither a file nor a folder."""
-    kind = stat.S_IFMT(mode)
-    if kind == stat.S_IFLNK:
-        return "a symbolic link"
-    return None if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "not a plain file"

@@ -6,6 +6,7 @@ their local headers (PKWARE APPNOTE 4.3.7), one after the other, up to the cut.
 
 from __future__ import annotations
 
+import stat
 import struct
 import zipfile
 import zlib
@@ -70,9 +71,10 @@ def _encrypted(writer: _Writer, name: str) -> DiscoveryError:
 
 def _link_or_device(mode: int) -> str | None:
     """What a Unix mode says a member is, if it is neither a file nor a folder."""
-    from tracekit.unpack import is_link_or_device
-
-    return is_link_or_device(mode)
+    kind = stat.S_IFMT(mode)
+    if kind == stat.S_IFLNK:
+        return "a symbolic link"
+    return None if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "not a plain file"
 
 
 class _Local:

@@ -82,7 +82,7 @@ def command(
         _show(console(), found, everything)
         return
     with output.open("w", encoding="utf-8") as file:
-        _show(Console(file=file, width=80, highlight=False), found, everything)
+        _show(Console(file=file, width=80, highlight=False, markup=False, emoji=False), found, everything)
 
 
 def _files(path: Path, profile_id: str | None, neff_cache: Sequence[Path]) -> _Files:

@@ -96,7 +96,7 @@ def pair(
         were taken from the cache; and the problems of each group.
     """
     members: dict[str, list[Artifact]] = defaultdict(list)
-    for artifact in artifacts:
+    for artifact in sorted(artifacts, key=lambda a: a.label):
         members[groups[artifact.label]].append(artifact)
     by_hash = _elsewhere(artifacts, groups)
     done: dict[str, Artifact] = {}
@@ -117,7 +117,7 @@ def pair(
 def _elsewhere(artifacts: Iterable[Artifact], groups: Mapping[str, str]) -> dict[str, tuple[str, Artifact]]:
     """Hash → group and NEFF, the first of several: a NEFF may lie in a cache inside of the capture."""
     found: dict[str, tuple[str, Artifact]] = {}
-    for artifact in artifacts:
+    for artifact in sorted(artifacts, key=lambda a: a.label):
         if artifact.role == "neff" and artifact.model_hash and artifact.size_bytes:
             found.setdefault(artifact.model_hash, (groups[artifact.label], artifact))
     return found
