@@ -178,6 +178,21 @@ def test_innermost_is_the_shortest_call_around_each_nanosecond(calls: Rows, turn
     assert {k: calls[n][1:] for k, n in found.items()} == expected
 
 
+def test_innermost_fills_all_time_of_given_groups() -> None:
+    calls = frame([("a", 0, 10), ("a", 2, 5)]).with_columns(call=pl.Series([7, 8]))
+    groups = pl.LazyFrame({"track": ["a", None]}, schema={"track": pl.String()})
+    found = intervals.innermost(calls, BY, "call", groups).collect().sort("track", "start_ns")
+    ends = (-(2**62), 2**62)
+    assert found.rows() == [
+        (None, None, *ends),
+        ("a", None, ends[0], 0),
+        ("a", 7, 0, 2),
+        ("a", 8, 2, 5),
+        ("a", 7, 5, 10),
+        ("a", None, 10, ends[1]),
+    ]
+
+
 def test_innermost_invents_nothing_where_calls_do_not_nest() -> None:
     broken = frame([("a", 0, 10), ("a", 5, 15)]).with_columns(call=pl.Series([0, 1]))
     found = intervals.innermost(broken, BY, "call").collect().to_dicts()

@@ -14,6 +14,9 @@ By = Sequence[str]
 
 START, END = pl.col("start_ns"), pl.col("end_ns")
 
+_ALL_TIME = (-(2**62), 2**62)
+"""Before and after everything that can happen: 146 years around 1970."""
+
 
 def union(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
     """Merge the intervals of each group into disjoint ones that do not touch.
@@ -138,7 +141,7 @@ def within(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By, at: str = "start_n
     )
 
 
-def innermost(spans: pl.LazyFrame, by: By, key: str) -> pl.LazyFrame:
+def innermost(spans: pl.LazyFrame, by: By, key: str, groups: pl.LazyFrame | None = None) -> pl.LazyFrame:
     """Find which interval is the innermost one at each time of a group.
 
     Intervals of a group nest, as calls on a thread do: how many are open is the depth of the innermost,
@@ -147,6 +150,8 @@ def innermost(spans: pl.LazyFrame, by: By, key: str) -> pl.LazyFrame:
 
     Args:
         spans: ``by``, ``start_ns``, ``end_ns`` and ``key``, which is never null.
+        groups: ``by`` columns; if given, the pieces fill all time of these groups, and ``key`` is null where no
+            interval is open. Every group of ``spans`` must be among them.
 
     Returns:
         ``by``, ``start_ns``, ``end_ns``, ``key``: disjoint pieces, in no particular order.
@@ -154,15 +159,20 @@ def innermost(spans: pl.LazyFrame, by: By, key: str) -> pl.LazyFrame:
     lasting = spans.filter(END > START)
     opened = lasting.select(*by, key, _at=START, _until=END, _step=pl.lit(1))
     closed = lasting.select(*by, _at=END, _step=pl.lit(-1))
+    points = [opened, closed]
+    if groups is not None:
+        points += [groups.select(*by, _at=pl.lit(at, dtype=pl.Int64), _step=pl.lit(0)) for at in _ALL_TIME]
     depth = pl.col("_step").cum_sum().over(by)
-    return (
-        pl.concat([opened, closed], how="diagonal")
+    is_open = (pl.col("_depth") > 0) & (pl.col("_until") > pl.col("_at"))
+    pieces = (
+        pl.concat(points, how="diagonal")
         .sort("_at", "_step", "_until", descending=[False, False, True])
         .with_columns(_depth=depth, _next=pl.col("_at").shift(-1).over(by))
         .with_columns(pl.col(key, "_until").forward_fill().over(*by, "_depth"))
-        .filter((pl.col("_depth") > 0) & (pl.col("_next") > pl.col("_at")) & (pl.col("_until") > pl.col("_at")))
-        .select(*by, key, start_ns="_at", end_ns="_next")
+        .filter(pl.col("_next") > pl.col("_at"))
+        .select(*by, pl.when(is_open).then(key).alias(key), start_ns="_at", end_ns="_next")
     )
+    return pieces if groups is not None else pieces.filter(pl.col(key).is_not_null())
 
 
 def _combined(left: pl.LazyFrame, right: pl.LazyFrame, by: By, wanted: pl.Expr) -> pl.LazyFrame:

@@ -104,6 +104,7 @@ def _sample_event(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **found,
         "session": session_of(row["process_id"]),
+        "process_id": row["process_id"],
         "thread_id": row["thread_id"],
         "core_index": row["nc_idx"],
         "physical_core": row["pcore_idx"],
@@ -120,6 +121,11 @@ def _sample_chains(process: dict[str, Any], rows: list[dict[str, Any]]) -> list[
         if row["name"] == "nc_exec_running" and row["process_id"] == process["process_id"]:
             execution = json.loads(row["extra_attributes_json"])["exec_id"]
             ran.setdefault(execution, []).append(row["id"])
+    dispatched = {
+        (row["process_id"], json.loads(row["extra_attributes_json"])["External id"]): row["id"]
+        for row in rows
+        if "Input type" in row["extra_attributes_json"]
+    }
     found = []
     for c in process["chains"]:
         hardware = c["hardware"] or [None, None]
@@ -128,6 +134,7 @@ def _sample_chains(process: dict[str, Any], rows: list[dict[str, Any]]) -> list[
                 ran.get(c["exec_id"], []),
                 session=session_of(process["process_id"]),
                 name=c["op"],
+                dispatch_id=dispatched[process["process_id"], c["external_id"]],
                 execution_id=c["exec_id"],
                 dispatch_start_ns=c["dispatch"][0],
                 dispatch_end_ns=c["dispatch"][1],

@@ -128,16 +128,16 @@ def test_made_up_samples_equal_their_truth(folder: Path) -> None:
         ] == expected
 
 
-@pytest.mark.parametrize("by", ["cause", "op", "size"])
+@pytest.mark.parametrize("by", ["cause", "op", "host", "size"])
 @pytest.mark.parametrize("per", ["overall", "step"])
 def test_groups_add_up_to_the_gaps(by: str, per: str) -> None:
     tables = sample(SAMPLES / "train_small")
     rows, groups = found(tables), found(tables, by=by, per=per)
     for column in ("gap_ns", *PARTS):
         assert sum(r[column] for r in groups) == sum(r[column] for r in rows)
-    if by != "cause":
+    if by in ("op", "size"):
         assert sum(r["gap_count"] for r in groups) == len(rows)
-    else:
+    if by == "cause":
         assert {r["group"] for r in groups} == set(CAUSES) - {"unknown"}
         assert all(r["gap_ns"] == r[f"{r['group']}_ns"] for r in groups)
     assert {r["step"] for r in groups} == ({0, 1, 2} if per == "step" else {None})
@@ -145,10 +145,36 @@ def test_groups_add_up_to_the_gaps(by: str, per: str) -> None:
 
 
 def test_result_has_the_tables_columns_and_types() -> None:
-    for options in ({}, {"by": "cause"}, {"by": "op"}, {"by": "size"}):
+    for options in ({}, *({"by": by} for by in ("cause", "op", "host", "size"))):
         frame = METRIC.compute(sample(SAMPLES / "rms_naive"), options).collect()
         assert dict(frame.schema) == GAPS.schema
         GAPS.conform(frame)
+
+
+def on_host(kind: str, start: int, end: int, name: str, thread: int = 7) -> Row:
+    return event(kind, start, end, lane="dispatch", name=name, process_id=1, thread_id=thread)
+
+
+def test_by_host_says_what_the_late_operators_thread_did() -> None:
+    events = [
+        *EXECUTIONS,
+        on_host("op", 90, 130, "aten::item"),
+        on_host("python", 0, 300, "torch/nn/module.py(1): call"),
+        on_host("python", 80, 160, "train.py(12): step"),
+        on_host("op", 160, 190, "aten::mul"),
+        on_host("annotation", 0, 300, "ProfilerStep#3"),
+        on_host("op", 0, 300, "stranger", thread=8),
+    ]
+    rows = found(inputs(events, [chain([2], dispatch_id=6, dispatch_start_ns=160, submit_ns=180)]), by="host")
+    assert {r["group"]: r["gap_ns"] for r in rows} == {
+        "train.py(12): step › aten::item": 30,
+        "train.py(12): step › (between operators)": 30,
+        "aten::mul": 30,
+        "(between operators)": 10,
+    }
+    assert {r["group"]: parts(r) for r in rows}["aten::mul"] == {"dispatching": 20, "runtime": 10}
+    assert {(r["gap_count"], r["longest_ns"]) for r in rows} == {(1, 100)}
+    assert [r["group"] for r in found(inputs(events), by="host")] == ["(thread not known)"]
 
 
 _spans = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)).map(lambda t: (t[0], sum(t))), max_size=10)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from tracekit import activity, intervals
+from tracekit import activity, intervals, stacks
 from tracekit.metrics.base import Inputs, Metric, Option, OptionValue
 from tracekit.tables import Column, Table
 
@@ -16,7 +16,7 @@ CAUSES = ("collective", "copy", "model_switch", "not_dispatched", "dispatching",
 
 CORE = ("session", "core_index")
 PARTS = tuple(f"{cause}_ns" for cause in CAUSES)
-GROUPINGS = ("cause", "op", "size")
+GROUPINGS = ("cause", "op", "host", "size")
 
 _CAUSE_DOCS = {
     "collective": "a collective of this core ran",
@@ -44,9 +44,9 @@ GAPS = Table(
         Column("before_chain_id", pl.Int64(), "Chain of the execution before.", nullable=True),
         Column("after_chain_id", pl.Int64(), "Chain of the execution after.", nullable=True),
         Column("main_cause", pl.String(), "Largest part; null in groups.", True, values=CAUSES),
-        Column("gap_count", pl.Int64(), "Gaps in the row."),
+        Column("gap_count", pl.Int64(), "Gaps that the row takes part in."),
         Column("gap_ns", pl.Int64(), "Idle time: the sum of the parts.", unit="ns"),
-        Column("longest_ns", pl.Int64(), "Longest gap (by cause: longest part).", unit="ns"),
+        Column("longest_ns", pl.Int64(), "Longest of those gaps (by cause: longest part).", unit="ns"),
         *(
             Column(part, pl.Int64(), f"Idle while {_CAUSE_DOCS[cause]}.", unit="ns")
             for cause, part in zip(CAUSES, PARTS, strict=True)
@@ -63,7 +63,7 @@ _SIZES = (
 )
 
 
-def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame) -> pl.LazyFrame:
+def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_host: bool = False) -> pl.LazyFrame:
     """Find every gap and split it.
 
     A gap lies between two executions of one core (physical cores and streams merged; memsets count as
@@ -75,21 +75,29 @@ def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame) -> pl.
         events: ``tables.EVENTS``.
         chains: ``tables.CHAINS``.
         scope: ``SCOPE``.
+        by_host: cut gaps again wherever the thread that dispatches the next operator went over to
+            something else, and name that in ``group``.
 
     Returns:
         ``GAPS``, one row per gap and window, by session, step, core and start; empty if no core has two
         executions apart.
     """
     executions = activity.compute(events).filter(pl.col("end_ns") > pl.col("start_ns"))
-    found = intervals.clip(_between(executions, chains), scope, ["session"])
+    found = intervals.clip(_between(executions, chains), scope, ["session"]).with_columns(
+        group=pl.lit(None, dtype=pl.String),
+        gap_count=pl.lit(1, dtype=pl.Int64),
+        longest_ns=pl.col("end_ns") - pl.col("start_ns"),
+    )
+    if by_host:
+        found = _cut_by_host(found, events)
     return _described(_split(found, events, executions)).select(GAPS.names).sort(GAPS.key)
 
 
 def grouped(rows: pl.LazyFrame, by: str, *, per_step: bool) -> pl.LazyFrame:
-    """Add gaps up by cause, by the operator that came late, or by size.
+    """Add gaps up by cause, by the operator that came late, by what its thread did meanwhile, or by size.
 
     Args:
-        rows: ``GAPS``, one row per gap.
+        rows: ``GAPS``, one row per gap (by host: cut by host).
         by: one of ``GROUPINGS``.
         per_step: keep steps apart.
 
@@ -99,7 +107,8 @@ def grouped(rows: pl.LazyFrame, by: str, *, per_step: bool) -> pl.LazyFrame:
     if by == "cause":
         labelled = _by_cause(rows)
     else:
-        labelled = rows.with_columns(group=_size_label() if by == "size" else pl.col("after_name"))
+        labels = {"size": _size_label(), "op": pl.col("after_name"), "host": pl.col("group")}
+        labelled = rows.with_columns(group=labels[by])
     if not per_step:
         labelled = labelled.with_columns(step=pl.lit(None, dtype=pl.Int64))
     place = ("session", "step", "core_index")
@@ -114,7 +123,7 @@ def grouped(rows: pl.LazyFrame, by: str, *, per_step: bool) -> pl.LazyFrame:
 def _between(executions: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
     """Gaps of each core with the chains before and after: of several candidates the earliest event."""
     in_chain = chains.select(
-        "chain_id", "dispatch_start_ns", "submit_ns", chain_name="name", event_id="hardware_ids"
+        "chain_id", "dispatch_id", "dispatch_start_ns", "submit_ns", chain_name="name", event_id="hardware_ids"
     ).explode("event_id")
     known = (
         executions.select(*CORE, "event_id", "start_ns", "end_ns", "name")
@@ -126,7 +135,7 @@ def _between(executions: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
         before_name=pl.col("op_name").first(), before_chain_id=pl.col("chain_id").first()
     )
     after = known.group_by(*CORE, end_ns="start_ns").agg(
-        pl.col("dispatch_start_ns", "submit_ns").first(),
+        pl.col("dispatch_id", "dispatch_start_ns", "submit_ns").first(),
         after_name=pl.col("op_name").first(),
         after_chain_id=pl.col("chain_id").first(),
     )
@@ -134,6 +143,19 @@ def _between(executions: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
         intervals.gaps(executions, CORE)
         .join(before, on=[*CORE, "start_ns"], how="left", nulls_equal=True)
         .join(after, on=[*CORE, "end_ns"], how="left", nulls_equal=True)
+    )
+
+
+def _cut_by_host(rows: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
+    """Cut gaps by what the next operator's thread did; a gap counts once for each thing it did."""
+    threads = events.select("process_id", "thread_id", dispatch_id="event_id")
+    found = rows.with_columns(_gap="start_ns").join(threads, on="dispatch_id", how="left")
+    line = pl.format("{} › {}", "host_frame", "host_name")
+    is_first = pl.struct(*CORE, "_gap", "group").is_first_distinct()
+    return (
+        stacks.doing(found, events)
+        .with_columns(group=pl.coalesce(line, "host_name"))
+        .with_columns(gap_count=is_first.cast(pl.Int64))
     )
 
 
@@ -181,17 +203,13 @@ def _with_boundaries(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 def _described(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Add the columns that every gap has besides its parts."""
-    length = pl.col("end_ns") - pl.col("start_ns")
     largest = pl.max_horizontal(PARTS)
     cause = pl.coalesce(
         pl.when(pl.col(part) == largest).then(pl.lit(name)) for name, part in zip(CAUSES, PARTS, strict=True)
     )
     return rows.with_columns(
-        group=pl.lit(None, dtype=pl.String),
         main_cause=cause,
-        gap_count=pl.lit(1, dtype=pl.Int64),
-        gap_ns=length,
-        longest_ns=length,
+        gap_ns=pl.col("end_ns") - pl.col("start_ns"),
     )
 
 
@@ -217,11 +235,10 @@ def _size_label() -> pl.Expr:
 
 
 def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame:
-    rows = gaps(inputs.events, inputs.chains, inputs.scope)
-    shortest = options.get("longer_than")
+    by, shortest = options.get("by"), options.get("longer_than")
+    rows = gaps(inputs.events, inputs.chains, inputs.scope, by_host=by == "host")
     if isinstance(shortest, int):
-        rows = rows.filter(pl.col("gap_ns") > shortest)
-    by = options.get("by")
+        rows = rows.filter(pl.col("longest_ns") > shortest)
     return grouped(rows, str(by), per_step=options.get("per") == "step") if by else rows
 
 
@@ -231,7 +248,12 @@ METRIC = Metric(
     table=GAPS,
     compute=_compute,
     options=(
-        Option("by", "Add gaps up by cause, by the operator that came late, or by size.", None, GROUPINGS),
+        Option(
+            "by",
+            "Add gaps up by cause, by the operator that came late, by what its thread did meanwhile, or by size.",
+            None,
+            GROUPINGS,
+        ),
         Option("longer_than", "Leave out gaps that are not longer.", None, is_duration=True),
         Option("per", "Add up over all, or per step.", "overall", ("overall", "step")),
     ),
