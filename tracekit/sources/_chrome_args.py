@@ -89,7 +89,7 @@ def promoted(
         NotStrict: only if ``strict``.
     """
     count = len(args)
-    found = Promoted(*(np.full(count, ABSENT) for _ in _INTEGERS))
+    found = Promoted(**{name: np.full(count, ABSENT) for name in _INTEGERS})  # type: ignore[arg-type]
     for code in np.unique(codes):
         mask = codes == code
         rows = np.flatnonzero(mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from isal import isal_zlib
 
@@ -13,17 +13,23 @@ from tracekit.errors import SourceError
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _AUTO = 15 + 16
+_INFLATE_ERROR: type[Exception] = cast(type[Exception], isal_zlib.error)
 
 
 class TraceBytes(Protocol):
     """The uncompressed bytes of a trace."""
 
-    consumed: int
-    """Bytes of the file on disk that have been used."""
-    problem: str | None
-    """Why the bytes end before the file is whole, if they do."""
-    fileno: int | None
-    """Descriptor whose content equals these bytes; None if they are compressed."""
+    @property
+    def consumed(self) -> int:
+        """Bytes of the file on disk that have been used."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the bytes end before the file is whole, if they do."""
+
+    @property
+    def fileno(self) -> int | None:
+        """Descriptor whose content equals these bytes; None if they are compressed."""
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes ``[start, stop)``; fewer at the end of the file. Nothing before the last ``forget`` is there."""
@@ -114,7 +120,7 @@ class Inflater:
                     break
             try:
                 block: bytes = self._stream.decompress(self._input, _BLOCK * 4)
-            except isal_zlib.error as error:
+            except _INFLATE_ERROR as error:
                 self._end(f"the gzip data is damaged ({error})")
                 break
             self._input = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail

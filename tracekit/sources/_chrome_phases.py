@@ -338,7 +338,7 @@ def _metadata(result: Result, columns: Columns, setting: Setting) -> None:
             result.report.add("metadata_ignored", setting.position, f"metadata event `{name}` has no place")
             continue
         try:
-            value = getattr(_meta.decode(args or b"{}"), _META[str(name)])  # type: ignore[arg-type]
+            value = getattr(_meta.decode(args or b"{}"), _META[str(name)])
         except (msgspec.DecodeError, TypeError):
             value = None
         if value is None:
@@ -350,10 +350,9 @@ def _metadata(result: Result, columns: Columns, setting: Setting) -> None:
 def _marks(result: Result, columns: Columns, setting: Setting) -> None:
     """Halves of events wait for their other half, which may be in another piece."""
     at_ns = nanoseconds(columns["ts"], strict=setting.strict) + setting.base_ns  # type: ignore[arg-type]
-    fields = ("event_id", "ph", "name", "cat", "pid", "tid")
-    rows = zip(*(columns[n] for n in fields), at_ns.tolist(), columns["id"], columns["args"], strict=True)
-    for *known, at, key, args in rows:
-        result.marks.append(Mark(*known, at, _utf8(key), _utf8(args)))
+    known = (columns[n] for n in ("event_id", "ph", "name", "cat", "pid", "tid"))
+    texts = (list(map(_utf8, columns[n])) for n in ("id", "args"))  # type: ignore[arg-type]
+    result.marks += map(Mark._make, zip(*known, at_ns.tolist(), *texts, strict=True))
 
 
 def _utf8(text: bytes) -> str:

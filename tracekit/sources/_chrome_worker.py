@@ -13,7 +13,7 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -160,7 +160,7 @@ def _ask(process: subprocess.Popen[bytes], piece: Piece, body: bytes | None) -> 
         raise EOFError
     _send(process.stdin, msgspec.msgpack.encode(Task(piece, -1 if body is None else len(body))), body or b"")
     header = msgspec.msgpack.decode(_receive(process.stdout), type=Header)
-    batches = [_batch(_exactly(process.stdout, length)) if length else None for length in header.lengths]
+    events, flows, samples = (_batch(_exactly(process.stdout, n)) if n else None for n in header.lengths)
     report = Report(
         {loss.code: loss for loss in header.losses}, {(pid, tid): (p, t) for pid, tid, p, t in header.labels}
     )
@@ -169,7 +169,9 @@ def _ask(process: subprocess.Popen[bytes], piece: Piece, body: bytes | None) -> 
         header.state,
         header.stop,
         header.event_count,
-        *batches,
+        events,
+        flows,
+        samples,
         header.marks,
         header.threads,
         header.counts,
@@ -177,18 +179,18 @@ def _ask(process: subprocess.Popen[bytes], piece: Piece, body: bytes | None) -> 
     )
 
 
-def _send(pipe: BinaryIO, header: bytes, *bodies: bytes | pa.Buffer) -> None:
+def _send(pipe: IO[bytes], header: bytes, *bodies: bytes | pa.Buffer) -> None:
     pipe.write(len(header).to_bytes(8, "little") + header)
     for body in bodies:
         pipe.write(body)
     pipe.flush()
 
 
-def _receive(pipe: BinaryIO) -> bytes:
+def _receive(pipe: IO[bytes]) -> bytes:
     return _exactly(pipe, int.from_bytes(_exactly(pipe, 8), "little"))
 
 
-def _exactly(pipe: BinaryIO, length: int) -> bytes:
+def _exactly(pipe: IO[bytes], length: int) -> bytes:
     data = pipe.read(length)
     if len(data) < length:
         raise EOFError
