@@ -22,7 +22,7 @@ from tracekit.sessions import assign, process_of, trace_stem
 from tracekit.sources.artifacts import pair
 from tracekit.sources.base import Artifact, Session
 from tracekit.unpack import LIMITS, Limits
-from tracekit.walk import Found, Remark, stem_of_archive, walk
+from tracekit.walk import Findings, Found, Remark, stem_of_archive, walk
 
 __all__ = ["Discovery", "discover"]
 
@@ -67,16 +67,12 @@ def discover(
     """
     inputs = _inputs(paths)
     root = _root(inputs)
-    files: dict[str, Found] = {}
-    ignored: list[tuple[str, str]] = []
-    remarks: list[Remark] = []
+    findings = Findings()
     for path in inputs:
         parts = () if path == root else tuple(printable(p) for p in path.relative_to(root).parts)
-        findings = walk(path, parts, workdir, limits)
-        for found in findings.files:
-            files.setdefault(found.label, found)
-        ignored += findings.ignored
-        remarks += findings.remarks
+        walk(path, parts, findings, workdir, limits)
+    files = {found.label: found for found in reversed(findings.files)}
+    ignored, remarks = findings.ignored, findings.remarks
     ordered = [files[label] for label in sorted(files)]
     ignored += [
         (found.label, found.kind.reason) for found in ordered if found.kind.reason and found.kind.role == "other"

@@ -123,6 +123,7 @@ class _Book:
         self._by_place: dict[Place, list[Found]] = defaultdict(list)
         for found in files:
             self._by_place[found.parts[:-1]].append(found)
+        self._pids: dict[int | None, list[Place]] | None = None
         self.remarks: list[tuple[Place | None, Remark]] = []
 
     def processes(self) -> None:
@@ -291,13 +292,21 @@ class _Book:
             return None
         pid = _pid_in(found.name)
         if pid is not None:
-            same = [k for k, session in self._sessions.items() if session.process_id == pid]
+            same = self._by_pid().get(pid, [])
             if len(same) == 1:
                 return same[0]
         beside = self._session_beside(found)
         if beside and pid not in (None, self._sessions[beside].process_id):
             return None
         return beside
+
+    def _by_pid(self) -> dict[int | None, list[Place]]:
+        """Sessions by process; asked for once all of them are known."""
+        if self._pids is None:
+            self._pids = defaultdict(list)
+            for key, session in self._sessions.items():
+                self._pids[session.process_id].append(key)
+        return self._pids
 
     def named(self) -> dict[Place, Session]:
         """Sessions by key, with names that are unique: those that collide get their directories in front."""

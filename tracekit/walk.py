@@ -74,26 +74,25 @@ def stem_of_archive(name: str) -> str:
     return _ARCHIVE_SUFFIX.sub("", name)
 
 
-def walk(path: Path, parts: tuple[str, ...], workdir: Path, limits: Limits = LIMITS) -> Findings:
+def walk(path: Path, parts: tuple[str, ...], findings: Findings, workdir: Path, limits: Limits = LIMITS) -> None:
     """Find and recognise everything at ``path``.
 
     Args:
         path: a file, directory or archive; an absolute path.
         parts: what ``path`` is called relative to the profile's root; empty if it is the root.
+        findings: takes what is found.
         workdir: where archives are unpacked.
         limits: what an archive may cost.
 
     Raises:
         DiscoveryError: ``path`` cannot be read, or an archive is unsafe.
     """
-    findings = Findings()
     if path.is_dir():
         _check_readable(path)
         for file, file_parts in _files(path, parts, findings):
             _add(file, file_parts, findings, workdir, limits, is_input=False)
     else:
         _add(path, parts, findings, workdir, limits, is_input=True)
-    return findings
 
 
 def _check_readable(directory: Path) -> None:

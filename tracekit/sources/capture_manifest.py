@@ -51,7 +51,7 @@ def read_manifest(path: Path) -> CaptureManifest | str:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             return "too large for a capture manifest"
-        fields = json.loads(text)
+        fields = json.loads(text, parse_constant=lambda _: None)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     except (ValueError, RecursionError):
