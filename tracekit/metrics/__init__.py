@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from tracekit.errors import TracekitError
 from tracekit.metrics.base import Metric
 
-_NAMES = ("steps", "devices", "split", "gaps", "work", "counts", "copies", "waits")
+_NAMES = ("steps", "devices", "split", "gaps", "work", "counts", "copies", "waits", "advice")
 
 
 class _Metrics(Mapping[str, Metric]):

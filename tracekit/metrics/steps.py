@@ -37,7 +37,7 @@ STEPS = Table(
 )
 
 _STEP = r"^ProfilerStep#(\d+)$"
-_COMPILATION = (
+COMPILATION = (
     r"(?i)_dynamo/convert_frame|_inductor/compile_fx|neuronx?[-_]?cc\b|neuron::compile|xla.*compil"
     r"|\bcompil(e|ing|ation)\b"
 )
@@ -86,7 +86,7 @@ def _with_cause(found: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     primary = events.filter("is_primary").select("session", "lane", "kind", "name", "start_ns")
     causes = {
         "_loaded": primary.filter((pl.col("kind") == "model") & (pl.col("name") == "model_load")),
-        "_compiled": primary.filter((pl.col("lane") == "dispatch") & pl.col("name").str.contains(_COMPILATION)),
+        "_compiled": primary.filter((pl.col("lane") == "dispatch") & pl.col("name").str.contains(COMPILATION)),
     }
     for column, reason in (("_loaded", "model_load"), ("_compiled", "compilation")):
         hits = intervals.within(causes[column], found.select("session", "step", "start_ns", "end_ns"), ["session"])

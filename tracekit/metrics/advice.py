@@ -1,0 +1,329 @@
+"""What to try next: findings with evidence, an estimate and its formula, ranked by time at stake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from tracekit import activity, intervals
+from tracekit.metrics.base import Inputs, Metric, OptionValue
+from tracekit.metrics.copies import copies
+from tracekit.metrics.gaps import gaps
+from tracekit.metrics.steps import COMPILATION
+from tracekit.tables import Column, Table
+
+ADVICE = Table(
+    name="advice",
+    doc="Findings, the most time at stake first. None without evidence.",
+    key=("session", "finding", "subject"),
+    columns=(
+        Column("session", pl.String(), "Key of `sessions`."),
+        Column("finding", pl.String(), "Stable short name of the rule."),
+        Column("subject", pl.String(), "What it is about: a pattern, an operator, a copy's direction."),
+        Column("at_stake_ns", pl.Int64(), "Estimate of the time that could go, by `formula`.", unit="ns"),
+        Column("formula", pl.String(), "How the estimate was made."),
+        Column("message", pl.String(), "What was found."),
+        Column("next_step", pl.String(), "What to try."),
+        Column("occurrence_count", pl.Int64(), "How often it was found."),
+        Column("evidence", pl.String(), "chain or event: what the ids name.", values=("chain", "event")),
+        Column("evidence_ids", pl.List(pl.Int64()), "Up to 12 of them, those of the first occurrence first."),
+    ),
+)
+
+_EVIDENCE = 12
+_CORE = ("session", "core_index")
+_HOST_SHARE = 0.1
+"""Share of the measured time from which late dispatch is a finding."""
+_WAIT_SHARE = 0.01
+_RUN = 4
+"""Elementwise executions in a row from which compiling them together is a finding."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Executions in a row that one operator can replace: per position the operators it may be."""
+
+    name: str
+    replacement: str
+    operators: tuple[frozenset[str], ...]
+
+
+def _pattern(name: str, replacement: str, text: str) -> Pattern:
+    return Pattern(name, replacement, tuple(frozenset(f"aten::{n}" for n in p.split("|")) for p in text.split()))
+
+
+PATTERNS = (
+    _pattern(
+        "LayerNorm", "torch.nn.functional.layer_norm", "mean sub pow|mul|square mean add sqrt|rsqrt div|mul mul add"
+    ),
+    _pattern("RMSNorm", "torch.nn.functional.rms_norm", "mul|pow|square mean add rsqrt mul mul"),
+    _pattern("RMSNorm without weight", "torch.nn.functional.rms_norm", "mul|pow|square mean add rsqrt mul"),
+    _pattern("softmax", "torch.softmax", "amax|max sub exp sum div"),
+    _pattern("GELU (tanh)", 'torch.nn.functional.gelu(approximate="tanh")', "pow mul add mul tanh add mul mul"),
+    _pattern("SiLU", "torch.nn.functional.silu", "sigmoid mul"),
+    _pattern(
+        "attention",
+        "torch.nn.functional.scaled_dot_product_attention",
+        "bmm|matmul mul|div _softmax|softmax bmm|matmul",
+    ),
+)
+"""Longer patterns first: an execution belongs to the first one that fits."""
+
+_ELEMENTWISE_NAMES = (
+    "abs", "add", "addcdiv", "addcmul", "clamp", "copy", "cos", "div", "eq", "exp", "ge", "gelu", "gt", "le", "lerp",
+    "log", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow", "reciprocal", "relu", "rsqrt", "rsub", "sigmoid",
+    "sign", "silu", "sin", "sqrt", "square", "sub", "tanh", "threshold", "where",
+)  # fmt: skip
+_ELEMENTWISE = [f"aten::{name}{suffix}" for name in _ELEMENTWISE_NAMES for suffix in ("", "_")]
+
+
+def advice(inputs: Inputs) -> pl.LazyFrame:
+    """Apply every rule.
+
+    Args:
+        inputs: uses ``events``, ``chains``, ``sessions``, ``scope``.
+
+    Returns:
+        ``ADVICE``, by session, the most time at stake first; empty if no rule finds anything.
+    """
+    found = pl.concat([ADVICE.conform(rule(inputs)) for rule in RULES]).filter(pl.col("at_stake_ns") > 0)
+    return found.sort("session", "at_stake_ns", "finding", "subject", descending=[False, True, False, False])
+
+
+def _executions(inputs: Inputs) -> pl.LazyFrame:
+    """Compute executions inside the windows, per core in order of time, with their place in it."""
+    ran = inputs.chains.filter((pl.col("kind") == "execution") & pl.col("hardware_start_ns").is_not_null())
+    columns = ("session", "core_index", "chain_id", "name", "device_ns", "hardware_end_ns")
+    rows = ran.select(*columns, start_ns="hardware_start_ns")
+    placed = intervals.within(rows, inputs.scope.select("session", "start_ns", "end_ns"), ["session"])
+    return placed.sort("start_ns", "chain_id").with_columns(_at=pl.int_range(pl.len()).over(_CORE))
+
+
+def _fusable(inputs: Inputs) -> pl.LazyFrame:
+    """Runs that one operator of the library replaces."""
+    return pl.concat([_occurrences(_executions(inputs), pattern) for pattern in PATTERNS])
+
+
+def _occurrences(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
+    size = len(pattern.operators)
+    name = pl.col("name")
+    fits = [name.shift(-k).over(_CORE).is_in(list(names)) for k, names in enumerate(pattern.operators)]
+    ends = [pl.col("hardware_end_ns").shift(-k).over(_CORE) for k in range(size)]
+    lengths = [pl.col("device_ns").shift(-k).over(_CORE) for k in range(size)]
+    ids = [pl.col("chain_id").shift(-k).over(_CORE) for k in range(size)]
+    started = (
+        executions.with_columns(
+            _fits=pl.all_horizontal(fits),
+            _end=pl.max_horizontal(ends),
+            _longest=pl.max_horizontal(lengths),
+            _ids=pl.concat_list(ids),
+        )
+        .filter("_fits")
+        .with_columns(_overlaps=(pl.col("_at") - pl.col("_at").shift() < size).over(_CORE).fill_null(value=False))
+        .filter(~pl.col("_overlaps"))
+    )
+    if pattern.name.endswith("without weight"):
+        following = frozenset({"aten::mul"})
+        started = started.join(_followed(executions, size, following), on=[*_CORE, "_at"], how="anti", nulls_equal=True)
+    return _runs(started, "fuse", pl.lit(pattern.name)).with_columns(
+        message=pl.format(
+            "{} as {} executions, {} time(s)", pl.lit(pattern.name), pl.lit(str(size)), "occurrence_count"
+        ),
+        next_step=pl.lit(f"use {pattern.replacement}, or torch.compile: one execution instead of {size}"),
+    )
+
+
+def _followed(executions: pl.LazyFrame, size: int, names: frozenset[str]) -> pl.LazyFrame:
+    """Places after which, ``size`` executions on, one of ``names`` comes."""
+    later = pl.col("name").shift(-size).over(_CORE)
+    return executions.with_columns(_next=later).filter(pl.col("_next").is_in(list(names))).select(*_CORE, "_at")
+
+
+def _runs(started: pl.LazyFrame, finding: str, subject: pl.Expr) -> pl.LazyFrame:
+    """Add occurrences up: ``start_ns``, ``_end``, ``_longest``, ``_ids`` of each run → rows of ``ADVICE``."""
+    stake = pl.col("_end") - pl.col("start_ns") - pl.col("_longest")
+    return (
+        started.with_columns(subject=subject)
+        .group_by("session", "subject")
+        .agg(
+            at_stake_ns=stake.sum(),
+            occurrence_count=pl.len().cast(pl.Int64),
+            evidence_ids=pl.col("_ids").sort_by("start_ns").explode().head(_EVIDENCE),
+        )
+        .with_columns(
+            finding=pl.lit(finding),
+            formula=pl.lit("sum over the runs: first start to last end, minus the longest execution"),
+            evidence=pl.lit("chain"),
+        )
+    )
+
+
+def _elementwise(inputs: Inputs) -> pl.LazyFrame:
+    """Runs of elementwise executions that no pattern above explains."""
+    rows = _executions(inputs).collect().lazy()
+    known = pl.concat([_covered(rows, p) for p in PATTERNS]).unique()
+    alone = rows.join(known, on="chain_id", how="anti")
+    is_elementwise = pl.col("name").is_in(_ELEMENTWISE)
+    hole = pl.col("_at") - pl.int_range(pl.len()).over(_CORE)
+    runs = (
+        alone.sort("_at")
+        .with_columns(_run=is_elementwise.rle_id().over(_CORE), _hole=hole)
+        .filter(is_elementwise)
+        .group_by(*_CORE, "_run", "_hole")
+        .agg(
+            pl.col("start_ns").min(),
+            _end=pl.col("hardware_end_ns").max(),
+            _longest=pl.col("device_ns").max(),
+            _ids=pl.col("chain_id"),
+            _size=pl.len(),
+        )
+        .filter(pl.col("_size") >= _RUN)
+    )
+    found = _runs(runs, "compile", pl.lit("elementwise operators in a row"))
+    return found.with_columns(
+        message=pl.format("{} run(s) of {} or more elementwise executions", "occurrence_count", pl.lit(str(_RUN))),
+        next_step=pl.lit("wrap the function around them in torch.compile: each run becomes one execution"),
+    )
+
+
+def _covered(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
+    """Chains that belong to an occurrence of a pattern."""
+    size = len(pattern.operators)
+    fits = [pl.col("name").shift(-k).over(_CORE).is_in(list(names)) for k, names in enumerate(pattern.operators)]
+    ids = [pl.col("chain_id").shift(-k).over(_CORE) for k in range(size)]
+    starts = executions.with_columns(_fits=pl.all_horizontal(fits), _ids=pl.concat_list(ids)).filter("_fits")
+    return starts.select(chain_id=pl.col("_ids").explode())
+
+
+def _host_bound(inputs: Inputs) -> pl.LazyFrame:
+    """Idle time in which the device waited for the host to dispatch."""
+    late = pl.col("not_dispatched_ns") + pl.col("dispatching_ns")
+    window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    found = gaps(inputs.events, inputs.chains, inputs.scope).with_columns(_late=late).filter(pl.col("_late") > 0)
+    worst = pl.col("after_name").filter(pl.col("_late") == pl.col("_late").max()).first()
+    summed = found.group_by("session").agg(
+        at_stake_ns=pl.col("_late").sum(),
+        occurrence_count=pl.len().cast(pl.Int64),
+        evidence_ids=pl.col("after_chain_id")
+        .sort_by("_late", descending=True)
+        .drop_nulls()
+        .unique(maintain_order=True)
+        .head(_EVIDENCE),
+        _worst=worst.fill_null("an operator"),
+    )
+    share = 100 * pl.col("at_stake_ns") / pl.col("_window_ns")
+    return (
+        summed.join(window, on="session")
+        .filter(pl.col("at_stake_ns") >= _HOST_SHARE * pl.col("_window_ns"))
+        .with_columns(
+            finding=pl.lit("host_bound"),
+            subject=pl.lit("dispatch"),
+            formula=pl.lit("sum of the gap parts not_dispatched and dispatching"),
+            message=pl.format(
+                "the device waits for the host {} % of the time, longest before {}", share.round(1), "_worst"
+            ),
+            next_step=pl.lit(
+                "dispatch fewer, larger operators (torch.compile, fused operators, larger batch), "
+                "and move Python work out of the step"
+            ),
+            evidence=pl.lit("chain"),
+        )
+    )
+
+
+def _scalar_copies(inputs: Inputs) -> pl.LazyFrame:
+    """A scalar that is copied in every step."""
+    repeated = copies(inputs).filter("is_repeated_scalar")
+    small = activity.copies(inputs.events).filter(pl.col("moved_bytes") <= 16)
+    ids = small.group_by("session", direction="kind").agg(evidence_ids=pl.col("event_id").sort().head(_EVIDENCE))
+    return repeated.join(ids, on=["session", "direction"]).select(
+        "session",
+        "evidence_ids",
+        finding=pl.lit("scalar_copy"),
+        subject="direction",
+        at_stake_ns="scalar_ns",
+        formula=pl.lit("summed durations of the copies of at most 16 bytes"),
+        message=pl.format("a scalar is copied in every step, {} times in all", "scalar_count"),
+        next_step=pl.lit("keep the value on the device (a buffer), or pass it as a Python number that is compiled in"),
+        occurrence_count="scalar_count",
+        evidence=pl.lit("event"),
+    )
+
+
+def _synchronisation(inputs: Inputs) -> pl.LazyFrame:
+    """Waits inside the steps during which the device ran dry; the one that ends a step is no finding."""
+    windows = inputs.scope.select("session", "start_ns", "end_ns", _step_ns="start_ns")
+    is_operator = (pl.col("lane") == "dispatch") & (pl.col("kind") == "op") & pl.col("is_primary")
+    operators = intervals.within(inputs.events.filter(is_operator).select("session", "start_ns"), windows, ["session"])
+    last = operators.group_by("session", "_step_ns").agg(_last_ns=pl.col("start_ns").max())
+    blocking = activity.host_waits(inputs.events).filter(pl.col("lane") == "dispatch")
+    rows = intervals.within(blocking.select("session", "event_id", "name", "start_ns", "end_ns"), windows, ["session"])
+    inside = rows.join(last, on=["session", "_step_ns"]).filter(pl.col("end_ns") <= pl.col("_last_ns"))
+    work = activity.device_work(inputs.events).select("session", "start_ns", "end_ns")
+    idle = pl.col("end_ns") - pl.col("start_ns") - pl.col("_busy_ns")
+    counted = (
+        intervals.covered(inside, work, ["session"], "_busy_ns")
+        .with_columns(_idle_ns=idle)
+        .group_by("session", "name")
+        .agg(
+            at_stake_ns=pl.col("_idle_ns").sum(),
+            occurrence_count=pl.len().cast(pl.Int64),
+            evidence_ids=pl.col("event_id").sort_by("_idle_ns", descending=True).head(_EVIDENCE),
+        )
+    )
+    window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    return (
+        counted.join(window, on="session")
+        .join(work.select("session").unique(), on="session", how="semi")
+        .filter(pl.col("at_stake_ns") >= _WAIT_SHARE * pl.col("_window_ns"))
+        .with_columns(
+            finding=pl.lit("synchronisation"),
+            subject="name",
+            formula=pl.lit("part of the waits in which the device did nothing"),
+            message=pl.format("{} blocks the host {} time(s) inside the steps", "name", "occurrence_count"),
+            next_step=pl.lit("read values back once per several steps, or asynchronously; drop synchronise calls"),
+            evidence=pl.lit("event"),
+        )
+    )
+
+
+def _recompilation(inputs: Inputs) -> pl.LazyFrame:
+    """Compilations and model loads inside the measured windows."""
+    primary = inputs.events.filter("is_primary")
+    compiles = (pl.col("lane") == "dispatch") & pl.col("name").str.contains(COMPILATION)
+    loads = (pl.col("kind") == "model") & (pl.col("name") == "model_load")
+    columns = ("session", "event_id", "start_ns", "end_ns")
+    inside = intervals.clip(primary.filter(compiles | loads).select(columns), inputs.scope.drop("step"), ["session"])
+    counted = inside.group_by("session").agg(
+        occurrence_count=pl.col("event_id").n_unique().cast(pl.Int64),
+        evidence_ids=pl.col("event_id").unique().sort().head(_EVIDENCE),
+    )
+    length = intervals.length(inside, ["session"]).rename({"length_ns": "at_stake_ns"})
+    return counted.join(length, on="session").with_columns(
+        finding=pl.lit("recompilation"),
+        subject=pl.lit("compilation and model loads"),
+        formula=pl.lit("length of their union"),
+        message=pl.format("{} compilation(s) or model load(s) in the measured time", "occurrence_count"),
+        next_step=pl.lit("warm up with the same shapes first; mark changing dimensions dynamic, or pad them"),
+        evidence=pl.lit("event"),
+    )
+
+
+RULES: tuple[Callable[[Inputs], pl.LazyFrame], ...] = (
+    _fusable,
+    _elementwise,
+    _host_bound,
+    _scalar_copies,
+    _synchronisation,
+    _recompilation,
+)
+"""Every rule, one function each."""
+
+
+def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame:
+    return advice(inputs)
+
+
+METRIC = Metric("advice", "What to try next, ranked by the time at stake.", ADVICE, _compute)
