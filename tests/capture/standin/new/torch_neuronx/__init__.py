@@ -13,6 +13,7 @@ from neuron_standin import RUNTIME, inspect_at_exit
 
 __version__ = "0.2.new"
 launch = RUNTIME.launch
+synchronize = RUNTIME.synchronize
 
 torch.neuron = types.SimpleNamespace(synchronize=RUNTIME.synchronize, is_available=lambda: True, device_count=lambda: 1)
 
