@@ -458,6 +458,15 @@ def test_archives_in_a_directory_are_opened_but_not_archives_in_archives(root: P
     assert "outer.zip/inner.zip" in dict(found.ignored)
 
 
+def test_device_table_in_an_archive_says_that_it_cannot_be_queried(root: Path) -> None:
+    with zipfile.ZipFile(root / "a.zip", "w") as archive:
+        archive.writestr("trace.json", TRACE)
+        archive.writestr("Instruction_0.parquet", b"PAR1")
+    table = by_label(find(root / "a.zip"))["Instruction_0.parquet"]
+    assert table.role == "device_table"
+    assert "unpack it" in (table.problem or "")
+
+
 def test_unsafe_archive_is_refused_alone_but_only_noted_among_others(root: Path) -> None:
     with zipfile.ZipFile(root / "evil.zip", "w") as archive:
         archive.writestr("../../evil.json", TRACE)

@@ -21,6 +21,7 @@ from tracekit.unpack import LIMITS, Limits, Member, unpack, unpack_file
 MAX_FILES = 500_000
 """More files than any capture has: the wrong directory was named."""
 
+_PACKED_TABLE = "in an archive: unpack it to query this table"
 _ARCHIVE_SUFFIX = re.compile(r"\.(tar|tar\.\w+|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
 
 
@@ -265,12 +266,13 @@ def _add_member(
         hint = "unpack the outer one and give the directory"
         findings.remarks.append(Remark("warning", "nested_archive", "/".join(member_parts), message, hint))
         return
+    unqueryable = member.path is None and kind.role == "device_table"
     _keep(
         member.path or archive,
         member_parts,
         kind,
         member.size_bytes,
-        member.problem or kind.problem,
+        member.problem or kind.problem or (_PACKED_TABLE if unqueryable else None),
         findings,
         workdir,
         limits,
