@@ -228,17 +228,21 @@ def print_table(
     columns: Sequence[str] = (),
     limit: int | None = None,
 ) -> None:
-    """Print rows with human units in at most the console's width; long text is cut in the middle."""
+    """Print rows with human units in at most the console's width.
+
+    Long text is cut in the middle; columns that do not fit are named below the table.
+    """
     names = [n for n in columns or _telling(frame, table) if n in frame.columns]
     if title:
         out.print(title, style="bold")
     if frame.is_empty():
         out.print("  (none)", style="dim")
         return
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     shown = frame.head(limit) if limit else frame
     cells = {name: [cell(_column(table, name), v) for v in shown[name].to_list()] for name in names}
+    names, left_out = _fitting(names, cells, out.width)
     widths = _widths(names, cells, out.width)
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
         justify: Literal["left", "right"] = "left" if _is_text(frame, name) else "right"
         grid.add_column(_heading(name), justify=justify, no_wrap=True)
@@ -246,15 +250,30 @@ def print_table(
         grid.add_row(*(Text(_fit(cells[n][row], widths[n])) for n in names))
     out.print(grid)
     if limit and frame.height > limit:
-        out.print(f"  … {frame.height - limit:,} more", style="dim")
+        out.print(f"  … {frame.height - limit:,} more rows", style="dim")
+    if left_out:
+        out.print(f"  … and {', '.join(map(_heading, left_out))} (--format json or csv)", style="dim")
+
+
+def _fitting(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> tuple[list[str], list[str]]:
+    """Columns that fit side by side when text is cut to 16 characters, in order, and those that do not."""
+    kept: list[str] = []
+    used = 0
+    for name in names:
+        widest = max(len(c) for c in cells[name])
+        used += max(len(_heading(name)), min(16, widest)) + (2 if kept else 0)
+        if used > total and kept:
+            break
+        kept.append(name)
+    return kept, list(names[len(kept) :])
 
 
 def _widths(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> dict[str, int]:
-    """Width of each column so that all fit: the widest give way, never below a heading or 8 characters."""
+    """Width of each column so that all fit: the widest give way, never below a heading or 16 characters."""
     widths = {n: max(len(_heading(n)), *(len(c) for c in cells[n])) for n in names}
-    floor = {n: max(len(_heading(n)), min(8, widths[n])) for n in names}
+    floor = {n: max(len(_heading(n)), min(16, widths[n])) for n in names}
     while sum(widths.values()) + 2 * (len(names) - 1) > total:
-        widest = max(names, key=lambda n: widths[n] - floor[n])
+        widest = max(names, key=lambda n: (widths[n] > floor[n], widths[n]))
         if widths[widest] <= floor[widest]:
             break
         widths[widest] -= 1
@@ -296,8 +315,10 @@ def _column(table: Table, name: str) -> Column | None:
 
 
 def _heading(name: str) -> str:
-    for ending in ("_ns", "_bytes", "_ratio", "_count"):
+    for ending in ("_ns", "_bytes", "_ratio"):
         name = name.removesuffix(ending)
+    if name.endswith("_count"):
+        name = name.removesuffix("_count") + "s"
     return name.replace("_", " ")
 
 

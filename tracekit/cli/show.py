@@ -65,7 +65,7 @@ def metric_command(metric: Metric) -> click.Command:
         frame = profile.metric(metric.name, scope=chosen_scope(step, everything), **options).collect(engine="streaming")
         if metric.sort_by:
             frame = frame.sort(metric.sort_by, descending=True, maintain_order=True)
-        emit(frame, metric.table, form, output, limit=limit or None)
+        emit(frame, metric.table, form, output, columns=metric.screen, limit=limit or None)
 
     decorated: Callable[..., None] = run
     for option in metric.options:

@@ -68,3 +68,5 @@ class Metric:
     options: tuple[Option, ...] = ()
     sort_by: tuple[str, ...] = ()
     """Columns that rank rows on screen, largest first; empty keeps the order of the function."""
+    screen: tuple[str, ...] = ()
+    """Columns to show on screen, in order; empty shows all that fit. Files always hold every column."""
