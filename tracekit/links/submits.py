@@ -99,17 +99,19 @@ def _enclosed(causes: pl.DataFrame, effects: pl.DataFrame) -> pl.DataFrame:
         return match.NO_MATCH
     inside = (
         effects.filter("has_stage")
-        .select("effect", "at", "end_ns", *_THREAD)
-        .drop_nulls()
+        .select("effect", "at", "end_ns", "model_id", *_THREAD)
+        .drop_nulls(_THREAD)
         .sort("at")
         .join_asof(
-            causes.select("cause", "at", *_THREAD, submit_end_ns="end_ns").drop_nulls().sort("at"),
+            causes.select("cause", "at", *_THREAD, submit_end_ns="end_ns", submit_model="model_id")
+            .drop_nulls(_THREAD)
+            .sort("at"),
             on="at",
             by=list(_THREAD),
             strategy="backward",
             check_sortedness=False,
         )
-        .filter(pl.col("end_ns") <= pl.col("submit_end_ns"))
+        .filter(pl.col("end_ns") <= pl.col("submit_end_ns"), _same_model())
     )
     kept = inside.unique("cause", keep="first", maintain_order=True)
     return kept.select("effect", "cause", ambiguous=pl.lit(False))
@@ -163,8 +165,12 @@ def _tried(submit: pl.DataFrame, counted: pl.DataFrame, steps: pl.DataFrame) -> 
         )
         .with_columns(wait_ns=pl.col("at") - pl.col("submit_at"))
     )
-    same_model = (pl.col("submit_model") == pl.col("model_id")).fill_null(True)
-    return met.with_columns(fits=((pl.col("wait_ns") >= 0) | ~pl.col("has_stage")) & same_model)
+    return met.with_columns(fits=((pl.col("wait_ns") >= 0) | ~pl.col("has_stage")) & _same_model())
+
+
+def _same_model() -> pl.Expr:
+    """Submit and execution do not name different models."""
+    return (pl.col("submit_model") == pl.col("model_id")).fill_null(True)
 
 
 def _steps(submit: pl.DataFrame, counted: pl.DataFrame) -> pl.DataFrame:
