@@ -6,22 +6,28 @@ from pathlib import Path
 
 import click
 import polars as pl
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
+from tracekit import doctor
 from tracekit.cli.output import (
     chosen_scope,
     console,
     duration,
-    facts,
     format_option,
-    moment,
     open_for_command,
     path_argument,
-    print_notes,
     print_table,
+    printable,
     scope_options,
+    write_rows,
 )
+from tracekit.errors import TracekitError
 from tracekit.metrics import METRICS
-from tracekit.profile import Profile, Scope
+from tracekit.profile import Profile
+from tracekit.report.answer import answer
+from tracekit.report.results import Results
 
 _EPILOG = """\b
 Examples:
@@ -30,11 +36,24 @@ Examples:
   tracekit analyze runs/ --profile nightly-4f2ab0c1d2 --format json
 """
 
-SECTIONS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
-    ("devices", "Devices", ("session", "core_index", "window_ns", "busy_ns", "idle_ns", "busy_ratio"), 16),
-    ("work", "Device work", ("session", "name", "kind", "execution_count", "device_ns", "share_ratio"), 10),
+Section = tuple[str, str, dict[str, str], tuple[str, ...], int]
+
+SECTIONS: tuple[Section, ...] = (
+    ("devices", "Devices", {}, ("session", "core_index", "window_ns", "busy_ns", "idle_ns", "busy_ratio"), 8),
+    (
+        "gaps",
+        "Idle time by cause",
+        {"by": "cause"},
+        ("session", "core_index", "group", "gap_ns", "gap_count", "longest_ns"),
+        10,
+    ),
+    ("work", "Device work", {}, ("session", "name", "kind", "execution_count", "device_ns", "share_ratio"), 10),
+    ("ops", "Operators by self CPU time", {}, ("session", "name", "call_count", "self_cpu_ns", "self_device_ns"), 10),
+    ("collectives", "Collectives", {}, (), 6),
+    ("copies", "Copies", {}, ("session", "direction", "copy_count", "moved_bytes", "copy_ns", "scalar_count"), 6),
+    ("waits", "Host waits", {}, ("session", "name", "wait_count", "wait_ns", "device_busy_ns", "device_idle_ns"), 6),
 )
-"""Metric, title, columns on screen, rows on screen; in the order of the answer."""
+"""Metric, title, options, columns on screen, rows on screen; in the order of the answer."""
 
 
 @click.command(epilog=_EPILOG)
@@ -53,33 +72,107 @@ def command(
 ) -> None:
     """Say where the time went in PATH, and why.
 
-    PATH is raw input (a capture directory, a trace, a tarball), a stored profile, or an archive.
-    Steps that are warm-up are left out unless --all is given.
+    PATH is raw input (a capture directory, a trace, a tarball), a stored profile, or an archive. Steps
+    that are warm-up are left out unless --all is given. With --format json every metric is written in
+    full; csv and parquet give the findings.
     """
     profile = open_for_command(path, profile_id, cache, neff_cache)
-    scope = chosen_scope(step, everything)
-    out = console()
-    facts(out, _window(profile, scope))
-    for name, title, columns, limit in SECTIONS:
-        if name not in METRICS:
-            continue
-        frame = profile.metric(name, scope=scope).collect(engine="streaming")
-        if frame.height:
+    results = Results(profile.inputs(chosen_scope(step, everything)))
+    if form == "json" or (form is None and output and output.suffix == ".json"):
+        _write_json(profile, results, output)
+    elif form in ("csv", "parquet"):
+        write_rows(_frame(results, "advice"), form, output)
+    elif output is None:
+        _show(console(), profile, results)
+    else:
+        with output.open("w", encoding="utf-8") as file:
+            _show(Console(file=file, width=80), profile, results)
+
+
+def _frame(results: Results, name: str, **options: str) -> pl.DataFrame:
+    found = results.get(name, **options)
+    return METRICS[name].table.empty() if found is None else found
+
+
+def _show(out: Console, profile: Profile, results: Results) -> None:
+    told = answer(results)
+    out.print(printable(told.headline), style="bold")
+    for sentence in told.sentences:
+        out.print(Padding(Text(printable(sentence)), (0, 0, 0, 2)))
+    _show_advice(out, _frame(results, "advice"))
+    for name, title, options, columns, limit in SECTIONS:
+        found = results.get(name, **options) if name in METRICS else None
+        if found is not None and found.height:
             out.print()
-            print_table(out, frame, METRICS[name].table, title=title, columns=columns, limit=limit)
-    notes = profile.notes.collect()
-    if notes.height:
-        out.print()
-        print_notes(out, notes)
+            _show_section(out, name, title, found, columns, limit)
+    for name, problem in results.failed.items():
+        raise TracekitError(f"metric {name} failed: {problem}", hint="please report this with the capture")
+    out.print()
+    _show_doctor(out, profile)
+    out.print(Text(printable(f"{profile.id} in {profile.path.parent}"), style="dim"), soft_wrap=True)
 
 
-def _window(profile: Profile, scope: Scope) -> dict[str, str]:
-    windows = profile.inputs(scope).scope.collect()
-    steps = windows["step"].drop_nulls().unique().sort().to_list()
-    total = windows.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item()
-    measured = f"steps {', '.join(map(str, steps[:8]))}{' …' if len(steps) > 8 else ''}" if steps else "everything"
-    return {
+def _show_section(
+    out: Console, name: str, title: str, found: pl.DataFrame, columns: tuple[str, ...], limit: int
+) -> None:
+    metric = METRICS[name]
+    if name == "gaps":
+        found = found.filter(pl.col("gap_ns") > 0)
+    if name == "ops":
+        found = found.sort("self_cpu_ns", descending=True)
+    chosen = [c for c in columns or metric.screen if c != "session" or found["session"].n_unique() > 1]
+    print_table(out, found, metric.table, title=title, columns=chosen, limit=limit)
+
+
+def _show_advice(out: Console, advice: pl.DataFrame) -> None:
+    """The findings with the most time at stake, each once however many sessions have it."""
+    merged = (
+        advice.group_by("finding", "subject", "next_step", maintain_order=True)
+        .agg(pl.col("message").first(), pl.col("at_stake_ns").sum(), sessions=pl.len())
+        .sort("at_stake_ns", descending=True)
+    )
+    if merged.is_empty():
+        return
+    out.print()
+    out.print("What to try", style="bold")
+    for row in merged.head(5).iter_rows(named=True):
+        times = f" (and {row['sessions'] - 1} more sessions)" if row["sessions"] > 1 else ""
+        text = Text(f"{duration(row['at_stake_ns'])} at stake: ", style="yellow")
+        step = row["next_step"][0].upper() + row["next_step"][1:]
+        text += Text(printable(f"{row['message']}{times}. {step}."), style="default")
+        out.print(Padding(text, (0, 0, 0, 2)))
+    if merged.height > 5:
+        out.print(f"  … {merged.height - 5} more: tracekit show advice PATH", style="dim")
+
+
+def _show_doctor(out: Console, profile: Profile) -> None:
+    """One line that says whether the capture is fit, and where to read more."""
+    found = doctor.diagnose(profile.inputs("all"))
+    grave = found.filter(pl.col("severity") != "info")
+    if grave.is_empty():
+        out.print("Capture: fine (tracekit doctor)")
+        return
+    out.print("Capture: usable with care" if doctor.verdict(found) == 1 else "Capture: unusable", style="yellow")
+    for row in grave.group_by("message", "next_step", maintain_order=True).len().head(4).iter_rows(named=True):
+        step = f" → {row['next_step']}" if row["next_step"] else ""
+        out.print(Padding(Text(printable(f"{row['message']}{step}")), (0, 0, 0, 2)))
+
+
+def _write_json(profile: Profile, results: Results, output: Path | None) -> None:
+    """Every metric in full, the answer, and the state of the capture, as one JSON object."""
+    import json
+
+    told = answer(results)
+    document = {
         "profile": profile.id,
-        "measured": f"{measured}: {duration(total)}" if windows.height else "nothing: no events",
-        "from": moment(windows["start_ns"].min()),  # type: ignore[arg-type]
+        "answer": [told.headline, *told.sentences],
+        "scope": results.inputs.scope.collect().to_dicts(),
+        "metrics": {name: _frame(results, name).to_dicts() for name in METRICS},
+        "doctor": doctor.diagnose(profile.inputs("all")).to_dicts(),
+        "notes": profile.notes.collect().to_dicts(),
     }
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    if output is None:
+        click.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")

@@ -37,7 +37,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def printable(text: str) -> str:
     """``text`` without control characters: file and event names cannot move the cursor or add lines."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    spaced = text.replace("\u00a0", " ").replace("\u202f", " ")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in spaced)
 
 
 def duration(ns: int | float | None) -> str:
@@ -319,6 +320,7 @@ def _heading(name: str) -> str:
         name = name.removesuffix(ending)
     if name.endswith("_count"):
         name = name.removesuffix("_count") + "s"
+        name = name.removesuffix("ys") + "ies" if name.endswith("ys") else name
     return name.replace("_", " ")
 
 
