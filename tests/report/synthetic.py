@@ -20,7 +20,7 @@ HOSTILE = [
     "<script>window.pwned=1</script>",
     "</script><img src=x onerror=window.pwned=2>",
     "\x1b[31mred\x1b[0m",
-    '"quotes" \'and\' `ticks` \\ &amp; ${x}',
+    "\"quotes\" 'and' `ticks` \\ &amp; ${x}",
     "rtl \u202eevil",
     "名前::op",
 ]
@@ -53,7 +53,9 @@ def _session(session: str, ordinal: int, calls: int, seed: int) -> dict[str, pl.
     rng = np.random.default_rng(seed)
     start = ORIGIN_NS + np.arange(calls, dtype=np.int64) * CALL_NS + rng.integers(0, 20_000, calls)
     hardware = start + 45_000 + rng.integers(0, 10_000, calls)
-    length = np.minimum(rng.integers(5_000, 60_000, calls), np.append(start[1:], start[-1] + CALL_NS) + 44_000 - hardware)
+    length = np.minimum(
+        rng.integers(5_000, 60_000, calls), np.append(start[1:], start[-1] + CALL_NS) + 44_000 - hardware
+    )
     names = np.array(OPS, dtype=object)[np.arange(calls) % len(OPS)]
     base = pl.DataFrame({"call": np.arange(calls), "at": start, "hw": hardware, "len": length, "op": names})
     layers = [

@@ -23,7 +23,7 @@ _CAUSE_MEANS = {
 
 def answer(results: Results) -> Answer:
     """Who limits this program, by how much, why, and which operators take the time."""
-    split, gaps, ops = results.get("split"), results.get("gaps"), top_ops(results)
+    split, gaps, ops = results.split(), results.get("gaps"), top_ops(results)
     sentences = [_measured(results), _idle(gaps), _work(ops, results), _steps(results.get("steps"))]
     return Answer(_headline(split), [s for s in sentences if s], _figures(results, split, gaps))
 
@@ -47,12 +47,13 @@ def _headline(split: pl.DataFrame | None) -> str:
     s = _sums(split, "window_ns", "device_only_ns", "host_only_ns", "both_ns", "neither_ns")
     window = s["window_ns"]
     busy = s["device_only_ns"] + s["both_ns"]
+    whole = duration(window) + ("" if split.height == 1 else f" ({split.height} processes added up)")
     if not busy:
         return f"No device work in this capture: {duration(window)} of host time only."
     idle, alone = window - busy, s["device_only_ns"]
     if idle > alone:
-        return f"Host-bound: the device is idle for {percent(idle, window)} of {duration(window)}."
-    return f"Device-bound: the device works for {percent(busy, window)} of {duration(window)}, mostly without the host."
+        return f"Host-bound: the device is idle for {percent(idle, window)} of {whole}."
+    return f"Device-bound: the device works for {percent(busy, window)} of {whole}."
 
 
 def _measured(results: Results) -> str:
@@ -77,11 +78,13 @@ def _idle(gaps: pl.DataFrame | None) -> str:
         gaps.filter(pl.col("after_name").is_not_null()).group_by("after_name").agg(pl.col(column).sum())
         .sort(column, "after_name", descending=[True, False]).head(1)
     )  # fmt: skip
-    before = f" The largest share of it, {duration(late[column][0])}, lies before {late['after_name'][0]}." if late.height else ""
-    return (
-        f"Between executions the device idles for {duration(whole)} in {gaps.height:,} gaps; {percent(ns, whole)} of that "
-        f"is “{CAUSE_LABELS[cause]}”: {_CAUSE_MEANS[cause]}.{before}"
+    text = (
+        f"Between executions the device idles for {duration(whole)} in {gaps.height:,} gaps; {percent(ns, whole)} of "
+        f"that is “{CAUSE_LABELS[cause]}”: {_CAUSE_MEANS[cause]}."
     )
+    if late.is_empty():
+        return text
+    return f"{text} The largest share of it, {duration(late[column][0])}, lies before {late['after_name'][0]}."
 
 
 def _work(ops: pl.DataFrame | None, results: Results) -> str:

@@ -132,14 +132,15 @@ def _is_moment(values: pl.Series) -> bool:
 
 def _cells(values: pl.Series, origin_ns: int) -> list[Cell]:
     if isinstance(values.dtype, pl.List):
-        return values.cast(pl.List(pl.String)).list.join(", ").to_list()
+        values = values.cast(pl.List(pl.String)).list.join(", ")
     if _is_moment(values):
         values = values - origin_ns
     if values.dtype.is_integer():
         largest = values.cast(pl.Float64).abs().max()
         if isinstance(largest, float) and largest >= 2**53:
-            return values.cast(pl.String).to_list()
-    return values.to_list()
+            values = values.cast(pl.String)
+    cells: list[Cell] = values.to_list()
+    return cells
 
 
 def _places(frame: pl.DataFrame, origin_ns: int) -> list[list[Cell]] | None:

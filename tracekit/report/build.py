@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tracekit.metrics import METRICS
-from tracekit.metrics.base import Inputs
+from tracekit.metrics.base import Inputs, OptionValue
 from tracekit.report import compare
 from tracekit.report.answer import answer
 from tracekit.report.blocks import metric_block
@@ -18,10 +18,11 @@ from tracekit.report.findings import findings
 from tracekit.report.model import NoteLine, ReportData, TableBlock
 from tracekit.report.results import Results
 from tracekit.report.spans import SPAN_LIMIT
-from tracekit.report.timeline import side_by_side, timeline
+from tracekit.report.timeline import joined, timeline
 
 OPS_LIMIT = 1000
 _OWN_SECTION = ("ops", "advice")
+_TABLE_OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"split": {"per": "step"}}
 _OPS_FALLBACK = ("ops", "work", "counts")
 """Metrics that can be the table of operators, the best first."""
 
@@ -70,15 +71,15 @@ def report(a: Subject, b: Subject | None = None, *, span_limit: int = SPAN_LIMIT
     about = facts(a.inputs, a.about)
     if b is not None:
         other = Results(b.inputs)
-        comparison = compare.comparison(a.name, results, b.name, other)
+        comparison = compare.side_by_side(a.name, results, b.name, other)
         drawn_b = timeline(b.inputs, other.get("gaps"), b.window, share)
-        drawn = side_by_side(drawn, drawn_b) if drawn and drawn_b else drawn
+        drawn = joined(drawn, drawn_b) if drawn and drawn_b else drawn
         about += facts(b.inputs, b.about)
     tables = _tables(results, origin_ns)
     return ReportData(
         title=a.name if b is None else f"{a.name} → {b.name}",
         subtitle=_subtitle(a.inputs),
-        answer=answer(results) if comparison is None else compare.answer(comparison),
+        answer=answer(results) if comparison is None else comparison.answer,
         findings=findings(results, origin_ns),
         shares=share_charts(results) if comparison is None else [],
         charts=charts if comparison is None else [],
@@ -121,7 +122,7 @@ def _tables(results: Results, origin_ns: int) -> list[TableBlock]:
     for metric in results.metrics():
         if metric.name in _OWN_SECTION:
             continue
-        frame = results.get(metric.name)
+        frame = results.get(metric.name, **_TABLE_OPTIONS.get(metric.name, {}))
         if frame is not None:
             blocks.append(metric_block(metric, frame, origin_ns))
     return blocks
@@ -129,7 +130,7 @@ def _tables(results: Results, origin_ns: int) -> list[TableBlock]:
 
 def _empty_remarks(results: Results) -> list[NoteLine]:
     """Say why parts of the report are missing."""
-    if results.get("split") is not None:
+    if results.split() is not None:
         return []
     hint = "check the capture with tracekit doctor"
     return [NoteLine("warning", "nothing_measured", "No event lies in the measured windows.", hint, "", None)]

@@ -29,11 +29,12 @@ BAR_LIMIT = 8
 """Bars of one chart; more sessions or cores are added up."""
 POINT_LIMIT = 600
 _COUNTER_LIMIT = 6
+_CORE_LIMIT = 4
 
 
 def share_charts(results: Results) -> list[ShareChart]:
     """The split of the measured time, and the idle time by cause; each only where there is something to show."""
-    charts = [_split_chart(results.get("split"), results), _cause_chart(results.get("gaps"), results)]
+    charts = [_split_chart(results.split(), results), _cause_chart(results.get("gaps"), results)]
     return [chart for chart in charts if chart is not None]
 
 
@@ -86,21 +87,22 @@ def _session_labels(results: Results) -> dict[str, str]:
 
 def xy_charts(results: Results, origin_ns: int) -> list[XYChart]:
     """Steps, lengths of gaps, queue and counters; each only where there is something to show."""
-    charts = [*_step_charts(results), _gap_lengths(results.get("gaps")), _queue(results, origin_ns)]
-    return [chart for chart in charts if chart is not None] + _counters(results, origin_ns)
+    lengths = _gap_lengths(results.get("gaps"))
+    several = [*_queues(results, origin_ns), *_counters(results, origin_ns)]
+    return [*_step_charts(results), *([lengths] if lengths else []), *several]
 
 
 def _step_charts(results: Results) -> list[XYChart]:
     split = results.get("split", per="step")
     if split is None:
         return []
-    labels, charts = _session_labels(results), []
+    labels = _session_labels(results)
+    charts: list[XYChart] = []
     sessions = split.filter(pl.col("step").is_not_null()).partition_by("session", maintain_order=True)
-    for rows in sessions[:4]:
-        if rows.height < 2:
+    for part in sessions[:_CORE_LIMIT]:
+        if part.height < 2:
             continue
-        session = rows["session"][0]
-        rows = rows.sort("step").head(POINT_LIMIT)
+        session, rows = part["session"][0], part.sort("step").head(POINT_LIMIT)
         series = [Series(key, text, rows[f"{key}_ns"].to_list()) for key, text in SPLIT_PARTS.items()]
         title = "Steps" if len(sessions) == 1 else f"Steps of {labels.get(session, session)}"
         doc = "Length of each measured step, and who worked."
@@ -122,42 +124,58 @@ def _gap_lengths(gaps: pl.DataFrame | None) -> XYChart | None:
     series = [Series(cause, CAUSE_LABELS[cause], rows[f"{cause}_ns"].to_list()) for cause in used]
     x = [bin / 2 for bin in rows["bin"].to_list()]
     doc = "How much idle time lies in short and in long gaps: a bar sums the gaps from its length up to the next."
-    return XYChart("gap-lengths", "Idle time by length of the gap", doc, "stacked_bars", x, "gap length", "log_ns", "ns", series)
+    return XYChart(
+        "gap-lengths", "Idle time by length of the gap", doc, "stacked_bars", x, "gap length", "log_ns", "ns", series
+    )
 
 
-def _queue(results: Results, origin_ns: int) -> XYChart | None:
-    """Submitted executions that have not finished, over time: the deepest of each of ``POINT_LIMIT`` stretches."""
-    queue = results.get("queue")
-    if queue is None or not {"at_ns", "outstanding_count"} <= set(queue.columns):
-        return None
-    points = _thinned(queue.select("at_ns", value="outstanding_count"), origin_ns, pl.col("value").max())
-    series = [Series("main", "outstanding", points["value"].cast(pl.Float64).to_list())]
-    doc = "Executions submitted to the device and not finished. At 0 the device has nothing to do."
-    return XYChart("queue", "Queue depth", doc, "step_line", points["at_ns"].to_list(), "time", "ns", "", series)
+def _queues(results: Results, origin_ns: int) -> list[XYChart]:
+    """Submitted executions that have not finished, over time and per core: the most in each stretch."""
+    queue = results.get("queue", by="time")
+    if queue is None:
+        return []
+    names = _session_labels(results)
+    points = queue.filter(pl.col("start_ns").is_not_null(), pl.col("outstanding_max").is_not_null())
+    cores = points.partition_by("session", "core_index", maintain_order=True)
+    charts: list[XYChart] = []
+    for rows in cores[:_CORE_LIMIT]:
+        place = f"{names.get(rows['session'][0], rows['session'][0])} · core {rows['core_index'][0]}"
+        title = "Queue depth" if len(cores) == 1 else f"Queue depth of {place}"
+        thin = _thinned(rows.select(at_ns="start_ns", value="outstanding_max"), origin_ns, pl.col("value").max())
+        series = [Series("main", "outstanding", thin["value"].cast(pl.Float64).to_list())]
+        doc = "Executions submitted to the device and not finished. At 0 the device has nothing to do."
+        x = thin["at_ns"].to_list()
+        charts.append(XYChart(f"queue-{len(charts)}", title, doc, "step_line", x, "time", "ns", "", series))
+    return charts
 
 
 def _counters(results: Results, origin_ns: int) -> list[XYChart]:
     """Sampled counters over time, the most often sampled first."""
     samples = results.inputs.samples
-    ranked = samples.group_by("counter").len().sort("len", "counter", descending=[True, False]).head(_COUNTER_LIMIT)
-    charts = []
-    for counter in ranked.collect()["counter"].to_list():
-        rows = samples.filter(pl.col("counter") == counter).select("at_ns", "value", "unit").collect()
+    series = ["counter", "core_index", "process_id"]
+    ranked = (
+        samples.group_by(series).len().sort("len", *series, descending=[True, False, False, False], nulls_last=True)
+    )
+    charts: list[XYChart] = []
+    for row in ranked.head(_COUNTER_LIMIT).collect().to_dicts():
+        same = [pl.col(c).eq_missing(row[c]) for c in series]
+        rows = samples.filter(*same).select("at_ns", "value", "unit").collect()
         if rows["value"].n_unique() < 2:
             continue
         points = _thinned(rows, origin_ns, pl.col("value").mean())
-        unit = rows["unit"].drop_nulls().first()
-        series = [Series("main", counter, points["value"].to_list())]
-        title = f"Counter: {counter}"
-        charts.append(
-            XYChart(f"counter-{len(charts)}", title, f"{rows.height:,} samples.", "step_line", points["at_ns"].to_list(), "time", "ns", str(unit or ""), series)
-        )  # fmt: skip
+        core = "" if row["core_index"] is None else f", core {row['core_index']}"
+        line = [Series("main", row["counter"], points["value"].to_list())]
+        unit = str(rows["unit"].drop_nulls().first() or "")
+        title, doc, x = f"{row['counter']}{core}", f"Counter, {rows.height:,} samples.", points["at_ns"].to_list()
+        charts.append(XYChart(f"counter-{len(charts)}", title, doc, "step_line", x, "time", "ns", unit, line))
     return charts
 
 
 def _thinned(rows: pl.DataFrame, origin_ns: int, value: pl.Expr) -> pl.DataFrame:
     """At most ``POINT_LIMIT`` points (``at_ns`` since the origin, ``value``) by equal stretches of time."""
     rows = rows.with_columns(pl.col("at_ns") - origin_ns).sort("at_ns")
+    if rows.is_empty():
+        return rows
     first, last = int(rows["at_ns"][0]), int(rows["at_ns"][-1])
     if rows.height <= POINT_LIMIT:
         return rows.group_by("at_ns", maintain_order=True).agg(value)

@@ -1,83 +1,118 @@
-"""Two profiles side by side: key figures, shares and operators."""
+"""Two profiles side by side: what ``comparison`` found, as parts of a report."""
 
 from __future__ import annotations
 
-import polars as pl
+from typing import Any
 
-from tracekit.report.answer import top_ops
+from tracekit.comparison import OPS, REPLACED, Comparison, diff, side
+from tracekit.report.blocks import table_block
 from tracekit.report.charts import share_charts
-from tracekit.report.model import (
-    Answer,
-    CompareRow,
-    Comparison,
-    Figure,
-    Part,
-    ShareChart,
-    Shares,
-    TableBlock,
-    TableColumn,
-)
+from tracekit.report.model import Answer, CompareRow, Figure, Part, ShareChart, Shares, SideBySide, TableBlock
 from tracekit.report.results import Results
-from tracekit.report.timeline import CAUSES
-from tracekit.report.words import duration
+from tracekit.report.words import duration, sequence
 
-OP_LIMIT = 500
-_FIGURES = (
-    ("split", {}, "window_ns", "Measured time", "ns"),
-    ("work", {}, "device_ns", "Device time", "ns"),
-    ("split", {}, "host_only_ns", "Host only", "ns"),
-    ("split", {}, "device_only_ns", "Device only", "ns"),
-    ("split", {}, "both_ns", "Device and host", "ns"),
-    ("split", {}, "neither_ns", "Neither", "ns"),
-    ("split", {}, "exposed_collective_ns", "Exposed collectives", "ns"),
-    ("split", {}, "exposed_copy_ns", "Exposed copies", "ns"),
-    ("counts", {"by": "total"}, "operator_count", "Operator calls", ""),
-    ("counts", {"by": "total"}, "execution_count", "Hardware executions", ""),
-    ("gaps", {}, "gap_ns", "Idle in gaps", "ns"),
-    *(("gaps", {}, f"{cause}_ns", f"Gaps: {cause.replace('_', ' ')}", "ns") for cause in CAUSES),
-)
-"""Metric, its options, column to sum, label, unit."""
-
-
-def comparison(name_a: str, a: Results, name_b: str, b: Results) -> Comparison:
-    """Key figures, bars and operators of both sides; rows that are 0 or unknown on both are left out."""
-    rows = []
-    for metric, options, column, label, unit in _FIGURES:
-        values = [_total(side, metric, options, column) for side in (a, b)]
-        if any(values):
-            rows.append(CompareRow(label, unit, values[0], values[1]))
-    operators = _operators(a, b)
-    return Comparison(name_a, name_b, rows, _charts(a, b), [operators] if operators else [])
+_LABELS = {
+    "device_time": "device time",
+    "host_time": "host time",
+    "host_self_time": "self CPU time of operators",
+    "window": "measured time",
+    "executions": "hardware executions",
+    "operators": "operator calls",
+    "both": "device and host",
+}
+_VERDICTS = {
+    "same": "same",
+    "changed": "changed",
+    "noise": "within the noise",
+    "unproven": "too few samples to tell",
+}
+_HEADLINES = ("device_time", "host_time", "window")
+"""Measure that leads the answer: the first that is not 0 on both sides."""
+_FIGURES = ("device_time", "host_time", "window", "executions", "operators", "gap")
 
 
-def answer(found: Comparison) -> Answer:
-    """What changed from A to B, in a line, and the figures of B."""
-    by_label = {row.label: row for row in found.rows}
-    main = next((by_label[name] for name in ("Device time", "Measured time") if name in by_label), None)
-    if main is None or main.a is None or main.b is None:
-        return Answer("The two profiles have no figure in common.")
-    runs = by_label.get("Hardware executions")
-    sentences = [f"A is {found.a}. B is {found.b}."]
-    if runs and runs.a is not None and runs.b is not None:
-        sentences.append(f"Hardware executions: {runs.a:,} → {runs.b:,}.")
-    window = by_label.get("Measured time")
-    if window and window is not main and window.a is not None and window.b is not None:
-        sentences.append(f"Measured time: {duration(int(window.a))} → {duration(int(window.b))} ({_change(window.a, window.b)}).")
-    sentences.append("One capture on each side cannot tell a real change from noise: see tracekit diff for a test over steps.")
-    change = f"{main.label} {duration(int(main.a))} → {duration(int(main.b))} ({_change(main.a, main.b)})."
-    figures = [Figure(r.label, r.b, r.unit, f"{_change(r.a or 0, r.b or 0)} from A") for r in found.rows[:2]]
-    return Answer(change, sentences, figures)
+def side_by_side(name_a: str, a: Results, name_b: str, b: Results) -> SideBySide:
+    """Key figures, bars and operators of both sides; figures that are 0 on both are left out."""
+    found = diff(side(name_a, a.inputs), side(name_b, b.inputs))
+    rows = [
+        CompareRow(_label(r["measure"]), "" if r["unit"] == "count" else "ns", r["a"], r["b"], _VERDICTS[r["verdict"]])
+        for r in found.totals.to_dicts()
+        if r["a"] or r["b"]
+    ]
+    basis = " and ".join(f"{label}: {_basis(found, label.lower())}" for label in "AB")
+    return SideBySide(name_a, name_b, _answer(found), f"{basis}.", rows, _charts(a, b), _tables(found))
+
+
+def _label(measure: str) -> str:
+    if measure.startswith("gap."):
+        return f"gaps: {measure.removeprefix('gap.').replace('_', ' ')}"
+    return _LABELS.get(measure, "gaps" if measure == "gap" else measure.replace("_", " "))
+
+
+def _basis(found: Comparison, label: str) -> str:
+    """What one value of a side stands for."""
+    which = found.a if label == "a" else found.b
+    count = max((len(values) for values in which.samples.values()), default=0)
+    if not which.per_step:
+        return "the whole capture"
+    return "one step" if count == 1 else f"mean of {count:,} steps"
+
+
+def _answer(found: Comparison) -> Answer:
+    """What changed from A to B: a line, the reason, and the figures of B."""
+    totals = {row["measure"]: row for row in found.totals.to_dicts()}
+    lead = next((totals[m] for m in _HEADLINES if m in totals and (totals[m]["a"] or totals[m]["b"])), None)
+    if lead is None:
+        return Answer("Neither profile holds measured time.")
+    label = _label(lead["measure"])
+    times = f"{duration(round(lead['a']))} → {duration(round(lead['b']))}"
+    headline = f"{label.capitalize()} {times} ({_change(lead['a'], lead['b'])})."
+    sentences = [f"A is {found.a.name}, B is {found.b.name}.", _verdict(lead["verdict"], label), *_counts(totals)]
+    replaced = found.replaced.sort("a_device_ns", descending=True).head(1).to_dicts()
+    sentences += [_replacement(row) for row in replaced]
+    shown = [totals[m] for m in _FIGURES if m in totals and (totals[m]["a"] or totals[m]["b"])]
+    return Answer(headline, [s for s in sentences if s], [_figure(row) for row in shown])
+
+
+def _figure(row: dict[str, Any]) -> Figure:
+    unit = "" if row["unit"] == "count" else "ns"
+    return Figure(_label(row["measure"]), row["b"], unit, f"B; {_change(row['a'], row['b'])} from A")
+
+
+def _verdict(verdict: str, label: str) -> str:
+    return {
+        "same": f"The {label} is the same on both sides.",
+        "changed": f"The {label} differs by more than its spread over the steps explains.",
+        "noise": f"The difference of the {label} is within the noise of the steps.",
+        "unproven": f"There are too few steps to tell a real change of the {label} from noise.",
+    }[verdict]
+
+
+def _counts(totals: dict[str, dict[str, object]]) -> list[str]:
+    row = totals.get("executions")
+    if row is None or row["a"] == row["b"]:
+        return []
+    return [f"Hardware executions: {row['a']:g} → {row['b']:g}."]
+
+
+def _replacement(row: dict[str, object]) -> str:
+    went, came = row["a_names"], row["b_names"]
+    if not isinstance(went, list) or not isinstance(came, list) or not went or not came:
+        return ""
+    return f"Where A runs {_named(went)}, B runs {_named(came)}."
+
+
+def _named(names: list[str]) -> str:
+    """Different names in order of first use, with how often each occurs."""
+    counted = {name: names.count(name) for name in dict.fromkeys(names)}
+    words = [name if count == 1 else f"{count} × {name}" for name, count in counted.items()]
+    return sequence(words if len(words) <= 8 else [*words[:7], f"{len(words) - 7} others"])
 
 
 def _change(a: float, b: float) -> str:
     if a == b:
         return "no change"
-    return f"{100 * (b / a - 1):+.1f} %".replace("-", "−") if a else "new"
-
-
-def _total(results: Results, metric: str, options: dict[str, str], column: str) -> int | None:
-    frame = results.get(metric, **options)
-    return None if frame is None or column not in frame.columns else int(frame[column].sum())
+    return f"{100 * (b / a - 1):+.1f}\u00a0%".replace("-", "−") if a else "new"
 
 
 def _charts(a: Results, b: Results) -> list[ShareChart]:
@@ -102,34 +137,11 @@ def _added(chart: ShareChart, label: str) -> Shares:
     return Shares(label, sum(bar.whole_ns for bar in chart.bars), list(parts.values()))
 
 
-def _operators(a: Results, b: Results) -> TableBlock | None:
-    """Operators by device time on both sides, the largest change first; absent on one side is null there."""
-    sides = [top_ops(side) for side in (a, b)]
-    frames = [
-        (pl.DataFrame(schema={"name": pl.String(), "device_ns": pl.Int64(), "execution_count": pl.Int64()}) if s is None else s)
-        .rename({"device_ns": f"{label}_ns", "execution_count": f"{label}_count"})
-        for s, label in zip(sides, "ab", strict=True)
-    ]  # fmt: skip
-    joined = frames[0].join(frames[1], on="name", how="full", coalesce=True)
-    if joined.is_empty():
-        return None
-    change = pl.col("b_ns").fill_null(0) - pl.col("a_ns").fill_null(0)
-    ratio = pl.when(pl.col("a_ns") > 0).then(pl.col("b_ns") / pl.col("a_ns") - 1)
-    rows = joined.with_columns(change_ns=change, change_ratio=ratio).sort(
-        change.abs(), pl.col("name"), descending=[True, False]
-    )
-    columns = [
-        TableColumn("name", "operator", "Operator that launched the work, or the kernel's own name.", "", False),
-        TableColumn("a_ns", "A device time", "Summed device time in A; – where A has no such operator.", "ns", True),
-        TableColumn("b_ns", "B device time", "Summed device time in B; – where B has no such operator.", "ns", True),
-        TableColumn("change_ns", "change", "B minus A.", "ns", True),
-        TableColumn("change_ratio", "change in %", "Change as a share of A.", "ratio", True),
-        TableColumn("a_count", "A executions", "Executions in A.", "", True),
-        TableColumn("b_count", "B executions", "Executions in B.", "", True),
-    ]
-    shown = rows.head(OP_LIMIT)
-    values = [shown[c.name].to_list() for c in columns]
-    doc = "Matched by name, the largest change first; the changes sum to the change of the device time."
-    return TableBlock("compared-ops", "Operators, A and B", doc, columns, values, rows.height, find="name")
-
-
+def _tables(found: Comparison) -> list[TableBlock]:
+    blocks = []
+    if found.replaced.height:
+        title = "Executions that became others"
+        blocks.append(table_block("replaced", title, REPLACED.doc, REPLACED, found.replaced, 0))
+    if found.ops.height:
+        blocks.append(table_block("compared-ops", "Operators, A and B", OPS.doc, OPS, found.ops, 0))
+    return blocks

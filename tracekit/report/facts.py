@@ -33,18 +33,31 @@ def notes(results: Results, extra: list[NoteLine]) -> list[NoteLine]:
         for name, problem in results.failed.items()
     ]
     if rows.height > NOTE_LIMIT:
-        extra = [NoteLine("info", "more_notes", f"{rows.height - NOTE_LIMIT:,} more notes are in the table notes.", "", "", None), *extra]
+        extra = [
+            NoteLine(
+                "info", "more_notes", f"{rows.height - NOTE_LIMIT:,} more notes are in the table notes.", "", "", None
+            ),
+            *extra,
+        ]
     return lines + failed + extra
 
 
 def _where(note: Mapping[str, object]) -> str:
-    return " · ".join(str(note[c]) for c in ("path", "session") if note[c] is not None)
+    path, session = note["path"], note["session"]
+    if path is None or session is None or str(session) in str(path):
+        return str(path if path is not None else session or "")
+    return f"{path} · {session}"
 
 
 def facts(inputs: Inputs, about: Mapping[str, str]) -> list[FactGroup]:
     """What is known about each process: a group per session, after one about the profile."""
     rows = inputs.sessions.sort("rank", "session", nulls_last=True).collect()
-    counts = inputs.events.group_by("session", "lane", "source", "is_primary").len().sort("session", "lane", "source").collect()
+    counts = (
+        inputs.events.group_by("session", "lane", "source", "is_primary")
+        .len()
+        .sort("session", "lane", "source")
+        .collect()
+    )
     groups = [FactGroup("Profile", [(k, v) for k, v in about.items() if v])] if about else []
     for row in rows.head(_SESSION_LIMIT).to_dicts():
         own = counts.filter(pl.col("session") == row["session"])
@@ -80,7 +93,9 @@ def _members(text: object, prefix: str) -> list[tuple[str, str]]:
         return [(prefix, text)]
     if not isinstance(members, dict):
         return [(prefix, text)]
-    return [(f"{prefix} {key}", value if isinstance(value, str) else json.dumps(value)) for key, value in members.items()]
+    return [
+        (f"{prefix} {key}", value if isinstance(value, str) else json.dumps(value)) for key, value in members.items()
+    ]
 
 
 def _sources(counts: pl.DataFrame) -> list[tuple[str, str]]:

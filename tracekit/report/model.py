@@ -198,24 +198,32 @@ class Timeline:
     """Label, start and end (ns since the origin) of the measured windows."""
     remarks: list[str]
     """What was left out or drawn as one, and how much."""
+    view: tuple[int, int] = (0, 1)
+    """Start and end (ns since the origin) of what is shown at first: the measured steps, with room around them."""
+    focus: tuple[str, int, int] | None = None
+    """Label, start and end (ns since the origin) of the stretch that is drawn in full where the whole is not."""
 
 
 @dataclass(frozen=True)
 class CompareRow:
-    """One key figure on both sides."""
+    """One key figure on both sides, and whether the difference is more than noise."""
 
     label: str
     unit: str
-    a: int | float | None
-    b: int | float | None
+    a: float
+    b: float
+    verdict: str
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideBySide:
     """Two profiles side by side."""
 
     a: str
     b: str
+    answer: Answer
+    basis: str
+    """What one value of each side stands for."""
     rows: list[CompareRow]
     charts: list[ShareChart]
     tables: list[TableBlock]
@@ -236,4 +244,4 @@ class ReportData:
     notes: list[NoteLine]
     facts: list[FactGroup]
     timeline: Timeline | None
-    comparison: Comparison | None = None
+    comparison: SideBySide | None = None

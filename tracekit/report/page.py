@@ -89,6 +89,8 @@ def _timeline(data: Timeline) -> tuple[dict[str, object], str]:
         "causes": data.causes,
         "steps": data.steps,
         "remarks": data.remarks,
+        "focus": data.focus,
+        "view": data.view,
         "columns": packed.directory,
     }
     return described, packed.payload

@@ -43,6 +43,11 @@ class Results:
             return None
         return None if frame.is_empty() else frame
 
+    def split(self) -> pl.DataFrame | None:
+        """The split of each session over all windows: the sum of its steps, so that it is computed once."""
+        steps = self.get("split", per="step")
+        return None if steps is None else steps.group_by("session").agg(pl.col("^.*_ns$").sum()).sort("session")
+
     def metrics(self) -> Iterator[Metric]:
         """Every metric there is, in the order of ``METRICS``."""
         return iter(METRICS.values())

@@ -8,6 +8,7 @@ import polars as pl
 
 from tracekit.metrics.base import Inputs
 from tracekit.report.model import Track
+from tracekit.report.words import duration
 from tracekit.tables import KINDS, LANES
 
 SPAN_LIMIT = 150_000
@@ -16,6 +17,19 @@ SPAN_LIMIT = 150_000
 _TRACK_KEYS = ("session", "lane", "major", "minor", "thread")
 _DETAIL_KINDS = ("python", "other", "overhead", "memory")
 """Drawn as blocks first: these explain, they are not what is measured."""
+
+
+@dataclass(frozen=True)
+class Focus:
+    """A stretch that is drawn event by event although the whole is not; ns since the origin, half-open."""
+
+    label: str
+    start: int
+    end: int
+
+    def holds(self) -> pl.Expr:
+        """Whether ``start`` lies in the stretch."""
+        return pl.col("start").is_between(self.start, self.end, closed="left")
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,7 @@ class Spans:
     span_of: pl.DataFrame
     tracks: list[Track]
     remarks: list[str]
+    focus: Focus | None
 
 
 def spans(inputs: Inputs, origin_ns: int, window: tuple[int, int] | None, limit: int = SPAN_LIMIT) -> Spans:
@@ -48,16 +63,18 @@ def spans(inputs: Inputs, origin_ns: int, window: tuple[int, int] | None, limit:
     tracks = _track_table(frame, inputs)
     frame = frame.join(tracks.select(*_TRACK_KEYS, "track"), on=_TRACK_KEYS, nulls_equal=True).drop(_TRACK_KEYS)
     frame = _with_depth(frame.sort("track", "start", "length", descending=[False, False, True]))
-    marked, remarks = _block_sizes(frame, limit)
+    focus = _focus(frame, inputs.scope, origin_ns, limit) if frame.height > limit else None
+    marked, remarks = _with_blocks(frame, focus, limit)
     rows, span_of = _drawn(marked)
-    counts = dict(rows.group_by("track").len().iter_rows())
+    drawn = rows.group_by("track").len()
+    counts = dict(zip(drawn["track"].to_list(), drawn["len"].to_list(), strict=True))
     labelled = [
         Track("", row["session"], row["session_label"], row["lane"], row["label"], counts.get(row["track"], 0))
         for row in tracks.to_dicts()
     ]
     if hidden:
         remarks.append(f"{hidden:,} events that another source also describes are not drawn twice.")
-    return Spans(rows, span_of, labelled, remarks)
+    return Spans(rows, span_of, labelled, remarks, focus)
 
 
 def _on_tracks(inputs: Inputs, origin_ns: int, window: tuple[int, int] | None) -> tuple[pl.DataFrame, int]:
@@ -102,8 +119,10 @@ def _track_table(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     """One row per track in the order drawn: session, lane, keys, label, session_label, track."""
     sessions = inputs.sessions.select("session", "rank", "process_id").collect()
     threads = (
-        inputs.threads.select("session", process="process_id", thread="thread_id", thread_name="thread_name")
-        .filter(pl.col("thread_name").is_not_null(), pl.col("thread").is_not_null())
+        inputs.threads.select("session", "thread_name", "thread_label", thread="thread_id")
+        .filter(
+            pl.col("thread").is_not_null(), pl.col("thread_name").is_not_null() | pl.col("thread_label").is_not_null()
+        )
         .unique(("session", "thread"), keep="first", maintain_order=True)
         .collect()
     )
@@ -113,7 +132,7 @@ def _track_table(frame: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
         .agg(pl.col("has_cores").any(), first=pl.col("start").min())
         .collect()
         .join(sessions, on="session", how="left")
-        .join(threads.select("session", "thread", "thread_name"), on=["session", "thread"], how="left")
+        .join(threads, on=["session", "thread"], how="left")
     )
     return (
         found.with_columns(label=_track_label(), session_label=_session_label())
@@ -129,7 +148,8 @@ def _track_label() -> pl.Expr:
     lane = pl.col("lane").cast(pl.String)
     core = pl.when(pl.col("has_cores")).then(pl.format("core {} · physical {}", major.fill_null("?"), minor))
     device = pl.format("device {} · stream {}", major.fill_null("?"), minor.fill_null("?"))
-    named = pl.concat_str(pl.lit("thread "), thread.fill_null("?"), " " + pl.col("thread_name"), ignore_nulls=True)
+    number = pl.coalesce("thread_label", "thread " + thread, pl.lit("thread ?"))
+    named = pl.concat_str(number, " " + pl.col("thread_name"), ignore_nulls=True)
     return (
         pl.when(lane == "stream").then(pl.format("stream {}", major.fill_null("?")))
         .when(lane == "hardware").then(core.otherwise(device))
@@ -156,27 +176,51 @@ def _with_depth(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(counted.sort("row").select(depth).to_series())
 
 
-def _block_sizes(frame: pl.DataFrame, limit: int) -> tuple[pl.DataFrame, list[str]]:
-    """Add ``block``: null for events drawn as they are, else the class of time in which short ones are drawn as one."""
+def _focus(frame: pl.DataFrame, scope: pl.LazyFrame, origin_ns: int, limit: int) -> Focus | None:
+    """Steps around the middle one, as many as make half of ``limit``; without steps, that many events."""
+    most = limit // 2
+    steps = (
+        scope.filter(pl.col("step").is_not_null()).group_by("step")
+        .agg(pl.col("start_ns").min() - origin_ns, pl.col("end_ns").max() - origin_ns).sort("start_ns").collect()
+    )  # fmt: skip
+    starts = frame["start"].sort()
+    if steps.is_empty():
+        first = starts.len() // 2
+        start, end = int(starts[first]), int(starts[min(starts.len() - 1, first + most)])
+        return Focus(f"the {duration(end - start)} from {duration(start)} on", start, end) if end > start else None
+    events = starts.search_sorted(steps["end_ns"]) - starts.search_sorted(steps["start_ns"])
+    middle = steps.height // 2
+    if int(events[middle]) > most:
+        return None
+    last = middle + int((events[middle:].cast(pl.Int64).cum_sum() <= most).sum()) - 1
+    first_step, last_step = steps["step"][middle], steps["step"][last]
+    named = f"step {first_step}" if last == middle else f"steps {first_step} to {last_step}"
+    return Focus(named, int(steps["start_ns"][middle]), int(steps["end_ns"][last]))
+
+
+def _with_blocks(frame: pl.DataFrame, focus: Focus | None, limit: int) -> tuple[pl.DataFrame, list[str]]:
+    """Add ``block`` (null for events drawn as they are, else a class of time) and ``width``; say what was done."""
+    none = {"block": pl.lit(None, pl.Int64), "width": pl.lit(0, pl.Int64)}
+    if frame.height <= limit:
+        return frame.with_columns(**none), []
+    inside = frame.filter(focus.holds()) if focus else frame.clear()
+    outside = frame.filter(~focus.holds()) if focus else frame
     is_detail = pl.col("kind").is_in([KINDS.index(k) for k in _DETAIL_KINDS])
-    remarks: list[str] = []
-    parts: list[pl.DataFrame] = []
-    left = limit
-    for part, what in (
-        (frame.filter(~is_detail), "events"),
-        (frame.filter(is_detail), "stack frames and other details"),
-    ):
+    left = max(limit - inside.height, limit // 4)
+    remarks, parts = [], [inside.with_columns(**none)]
+    for part, what in ((outside.filter(~is_detail), "events"), (outside.filter(is_detail), "stack frames and details")):
         width = _resolution(part, max(left, limit // 10))
-        block = pl.when(pl.col("length") < width).then(pl.col("start") // max(width, 1)) if width else pl.lit(None)
-        parts.append(part.with_columns(block=block.cast(pl.Int64), width=pl.lit(width)))
-        left -= part.height if not width else _count(part, width)
+        block = pl.when(pl.col("length") < width).then(pl.col("start") // max(width, 1))
+        parts.append(part.with_columns(block=block.cast(pl.Int64), width=pl.lit(width, pl.Int64)))
+        left -= _count(part, width) if width else part.height
         if width:
             short = part.filter(pl.col("length") < width).height
             remarks.append(
-                f"{short:,} of {part.height:,} {what} are shorter than {_duration(width)} and are drawn as blocks "
-                f"where several follow one another within that time; a block says how many. A report of one step "
-                "(--step N) draws each."
+                f"{short:,} of {part.height:,} {what} are shorter than {duration(width)} and are drawn as blocks where "
+                "several follow one another within that time; a block says how many."
             )
+    if remarks and focus:
+        remarks.append(f"Only {focus.label}: every event is drawn. Another step in full: tracekit report --step N.")
     return pl.concat(parts), remarks
 
 
@@ -191,7 +235,7 @@ def _resolution(frame: pl.DataFrame, limit: int) -> int:
             high = middle
         else:
             low = middle + 1
-    return 2**low
+    return 1 << low
 
 
 def _count(frame: pl.DataFrame, width: int) -> int:
@@ -229,11 +273,3 @@ def _drawn(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     own = rows.filter(pl.col("block").is_null()).select("event_id", "span")
     within = short.select("event_id", *group).join(rows.select("span", *group), on=group)
     return rows, pl.concat([own, within.select("event_id", "span")])
-
-
-def _duration(ns: int) -> str:
-    """A length in words, for remarks."""
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns} ns"

@@ -37,7 +37,7 @@ def timeline(
 
     Args:
         inputs: ``events``, ``sessions``, ``threads``, ``chains``, ``scope``.
-        gaps: result of the metric of that name, with ``start_ns``, ``gap_ns`` and ``<cause>_ns``; null if there is none.
+        gaps: result of the metric of that name, with ``start_ns``, ``gap_ns`` and ``<cause>_ns``; null for none.
         window: start and end (ns since the epoch); only what overlaps it.
         span_limit: spans that are drawn at most; see ``spans``.
     """
@@ -46,9 +46,10 @@ def timeline(
         return None
     origin_ns, end_ns = bounds
     laid = spans(inputs, origin_ns, window, span_limit)
-    chains, hardware, chain_remarks = _chains(inputs.chains, laid.span_of, origin_ns, window)
+    chains, hardware, chain_remarks = _chains(inputs.chains, laid, origin_ns, window)
     gap_rows, gap_tracks, gap_remarks = _gaps(gaps, laid, origin_ns, window)
     drawn, chains, gap_rows, texts = _texts(laid.rows, chains, gap_rows)
+    steps = _steps(inputs.scope, origin_ns, window)
     return Timeline(
         origin_ns=origin_ns,
         window_ns=max(1, end_ns - origin_ns),
@@ -60,8 +61,10 @@ def timeline(
         chains=chains,
         hardware=hardware,
         gaps=gap_rows,
-        steps=_steps(inputs.scope, origin_ns, window),
+        steps=steps,
         remarks=[*laid.remarks, *chain_remarks, *gap_remarks],
+        view=_first_view(steps, end_ns - origin_ns),
+        focus=(laid.focus.label, laid.focus.start, laid.focus.end) if laid.focus else None,
     )
 
 
@@ -75,7 +78,7 @@ def _bounds(inputs: Inputs, window: tuple[int, int] | None) -> tuple[int, int] |
 
 
 def _chains(
-    chains: pl.LazyFrame, span_of: pl.DataFrame, origin_ns: int, window: tuple[int, int] | None
+    chains: pl.LazyFrame, laid: Spans, origin_ns: int, window: tuple[int, int] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     """Chains as rows of spans, the (chain, span) pairs of their hardware events, and what was left out."""
     known = pl.min_horizontal(*_TIMES.values())
@@ -87,21 +90,24 @@ def _chains(
         "name", "core_index", "missing", "device_ns", "hardware_ids", *wanted, *_TIMES.values(), known=known
     ).collect()
     total = frame.height
-    frame = frame.top_k(CHAIN_LIMIT, by="device_ns") if total > CHAIN_LIMIT else frame
+    frame = _foremost(frame, CHAIN_LIMIT, pl.col("known") - origin_ns, "device_ns", laid)
     frame = frame.sort("known").with_row_index("chain").with_columns(pl.col("chain").cast(pl.Int64))
     for link in _LINKS:
         frame = frame.join(
-            span_of.rename({"event_id": f"{link}_id", "span": link}), on=f"{link}_id", how="left", maintain_order="left"
+            laid.span_of.rename({"event_id": f"{link}_id", "span": link}),
+            on=f"{link}_id",
+            how="left",
+            maintain_order="left",
         )
     hardware = (
         frame.select("chain", event_id="hardware_ids").explode("event_id", empty_as_null=False)
-        .join(span_of, on="event_id", maintain_order="left").select("chain", "span").unique(maintain_order=True)
+        .join(laid.span_of, on="event_id", maintain_order="left").select("chain", "span").unique(maintain_order=True)
     )  # fmt: skip
     out = frame.select(
         "name", "missing", *_LINKS, core=pl.col("core_index").cast(pl.Int64),
         **{short: pl.col(name) - origin_ns for short, name in _TIMES.items()},
     )  # fmt: skip
-    remark = f"Of {total:,} chains the {CHAIN_LIMIT:,} with the most device time can be followed."
+    remark = f"Of {total:,} chains {CHAIN_LIMIT:,} can be followed: those with the most device time."
     return out, hardware, [remark] if total > CHAIN_LIMIT else []
 
 
@@ -114,22 +120,31 @@ def _gaps(
     if window is not None:
         gaps = gaps.filter(pl.col("start_ns") < window[1], pl.col("start_ns") + pl.col("gap_ns") > window[0])
     total = gaps.height
-    kept = gaps.top_k(GAP_LIMIT, by="gap_ns") if total > GAP_LIMIT else gaps
+    kept = _foremost(gaps, GAP_LIMIT, pl.col("start_ns") - origin_ns, "gap_ns", laid)
     cores = kept.select("session", "core_index").unique().sort("session", "core_index", nulls_last=True)
     cores = cores.with_columns(track=pl.int_range(pl.len(), dtype=pl.Int64) + len(laid.tracks))
     labels = {t.session: t.session_label for t in laid.tracks}
     counts = kept.group_by("session", "core_index").len()
-    tracks = [
-        Track("", row["session"], labels.get(row["session"], row["session"]), "gaps", _core_label(row["core_index"]), row["len"])
-        for row in cores.join(counts, on=["session", "core_index"], nulls_equal=True, maintain_order="left").to_dicts()
-    ]  # fmt: skip
-    rows = (
-        kept.join(cores, on=["session", "core_index"], nulls_equal=True).sort("track", "start_ns")
-        .select("track", *(f"{cause}_ns" for cause in CAUSES), start=pl.col("start_ns") - origin_ns, length="gap_ns", name="late")
-    )  # fmt: skip
+    tracks = []
+    for row in cores.join(counts, on=["session", "core_index"], nulls_equal=True, maintain_order="left").to_dicts():
+        session = row["session"]
+        label = _core_label(row["core_index"])
+        tracks.append(Track("", session, labels.get(session, session), "gaps", label, row["len"]))
+    placed = kept.join(cores, on=["session", "core_index"], nulls_equal=True).sort("track", "start_ns")
+    start = pl.col("start_ns") - origin_ns
+    rows = placed.select("track", *(f"{cause}_ns" for cause in CAUSES), start=start, length="gap_ns", name="after_name")
     left = int(gaps["gap_ns"].sum()) - int(kept["gap_ns"].sum())
     remark = f"Of {total:,} gaps the {GAP_LIMIT:,} longest are drawn; the others sum to {left / 1e6:,.3f} ms."
     return rows, tracks, [remark] if total > GAP_LIMIT else []
+
+
+def _foremost(frame: pl.DataFrame, limit: int, start: pl.Expr, size: str, laid: Spans) -> pl.DataFrame:
+    """At most ``limit`` rows: those in the stretch that is drawn in full, then the largest."""
+    if frame.height <= limit:
+        return frame
+    in_focus = laid.focus.holds() if laid.focus else pl.lit(value=False)
+    ranked = frame.with_columns(start=start).with_columns(_in_focus=in_focus)
+    return ranked.sort("_in_focus", size, descending=True).head(limit).drop("_in_focus", "start")
 
 
 def _core_label(core: int | None) -> str:
@@ -170,7 +185,16 @@ def _steps(scope: pl.LazyFrame, origin_ns: int, window: tuple[int, int] | None) 
     return list(zip(labels, frame["start_ns"].to_list(), frame["end_ns"].to_list(), strict=True))
 
 
-def side_by_side(a: Timeline, b: Timeline) -> Timeline:
+def _first_view(steps: Sequence[tuple[str, int, int]], window_ns: int) -> tuple[int, int]:
+    """The measured steps with 3 % of room on both sides; everything where nothing marks steps."""
+    if not steps:
+        return 0, max(1, window_ns)
+    first, last = min(start for _, start, _ in steps), max(end for _, _, end in steps)
+    room = (last - first) * 3 // 100 + 1
+    return max(0, first - room), min(max(1, window_ns), last + room)
+
+
+def joined(a: Timeline, b: Timeline) -> Timeline:
     """Two timelines in one, each from its own origin; tracks of ``b`` follow those of ``a``."""
     texts, spans_a = len(a.texts), a.spans.height
     span_tracks = {"track": len(a.tracks)}
@@ -191,6 +215,8 @@ def side_by_side(a: Timeline, b: Timeline) -> Timeline:
         gaps=pl.concat([a.gaps, gaps_b.select(a.gaps.columns)]),
         steps=_marked(a.steps, "A") + _marked(b.steps, "B"),
         remarks=[f"A: {r}" for r in a.remarks] + [f"B: {r}" for r in b.remarks],
+        view=(min(a.view[0], b.view[0]), max(a.view[1], b.view[1])),
+        focus=a.focus or b.focus,
     )
 
 

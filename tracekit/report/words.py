@@ -10,13 +10,13 @@ def duration(ns: int) -> str:
     for unit, size in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if abs(ns) >= size:
             whole = len(str(abs(ns) // size))
-            return f"{ns / size:,.{max(0, 4 - whole)}f} {unit}"
-    return f"{ns} ns"
+            return f"{ns / size:,.{max(0, 4 - whole)}f}\u00a0{unit}"
+    return f"{ns}\u00a0ns"
 
 
 def percent(part: int, whole: int) -> str:
     """A share: ``49.4 %``; ``0 %`` of nothing."""
-    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+    return f"{100 * part / whole:.1f}\u00a0%" if whole else "0\u00a0%"
 
 
 def sequence(words: Sequence[str]) -> str:

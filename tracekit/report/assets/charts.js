@@ -42,6 +42,12 @@
     return T.count(value);
   };
 
+  const yText = (chart) => (value) => {
+    if (value === 0) return "0";
+    if (chart.y_unit === "ns") return T.duration(value, 2);
+    return chart.y_unit === "B" ? T.bytes(value, 3) : T.value(value, chart.y_unit);
+  };
+
   const series = (chart, s, isStacked) => {
     const color = T.color(`part-${s.key}`) || T.color("part-other");
     const paths = isStacked ? uPlot.paths.bars({ size: [0.85, 60], align: 0 }) : uPlot.paths.stepped({ align: 1 });
@@ -66,7 +72,7 @@
     const common = { stroke: T.color("ink-soft"), grid: { stroke: T.color("line"), width: 1 }, ticks: { stroke: T.color("line"), width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
     const x = { ...common, label: chart.x_label, labelSize: 18, values: (u, ticks) => ticks.map(xText(chart)) };
     if (chart.x_unit !== "ns") x.incrs = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
-    return [x, { ...common, size: 70, values: (u, ticks) => ticks.map((v) => (v === 0 ? "0" : chart.y_unit === "ns" ? T.duration(v, 2) : T.value(v, chart.y_unit))) }];
+    return [x, { ...common, size: 76, values: (u, ticks) => ticks.map(yText(chart)) }];
   };
 
   const draw = (chart, host) => {

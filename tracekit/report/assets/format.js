@@ -23,7 +23,14 @@ const Tracekit = {};
   };
 
   T.duration = (ns, digits = 4) => (isNumber(ns) ? (ns === 0 ? "0" : scaled(ns, SCALES, digits)) : NONE);
-  T.bytes = (value) => (isNumber(value) ? scaled(value, BINARY, 4) : NONE);
+  // A moment on an axis whose ticks are `step` apart: one unit for all, no more digits than the step needs.
+  T.tick = (ns, step) => {
+    const [unit, name] = SCALES.find(([limit]) => step * 5 >= limit) || SCALES[SCALES.length - 1];
+    const places = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));
+    return `${(ns / unit).toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places })} ${name}`;
+  };
+
+  T.bytes = (value, digits = 4) => (isNumber(value) ? scaled(value, BINARY, digits) : NONE);
   T.percent = (ratio) => (isNumber(ratio) ? `${(ratio * 100).toFixed(Math.abs(ratio) < 0.0995 ? 2 : 1)} %` : NONE);
   T.count = (value) => (isNumber(value) ? (Number.isInteger(value) ? value.toLocaleString("en") : significant(value, 4)) : NONE);
 

@@ -33,15 +33,16 @@
   T.comparison = (comparison) => {
     const change = (row) => {
       const { text, ratio } = T.change(row.a, row.b);
-      const tone = ratio === null || ratio === 0 || !row.unit ? "" : ratio < 0 ? "better" : "worse";
-      return el("td", { class: `number ${row.unit === "ns" ? tone : ""}`, text });
+      const tone = !ratio || row.verdict !== "changed" ? "" : ratio < 0 ? "better" : "worse";
+      return el("td", { class: `number ${tone}`, text });
     };
     const rows = comparison.rows.map((row) =>
       el("tr", {}, el("th", { scope: "row", text: row.label }), el("td", { class: "number", text: T.value(row.a, row.unit) }),
-        el("td", { class: "number", text: T.value(row.b, row.unit) }), change(row)));
-    const head = ["", "A", "B", "A → B"].map((text, i) => el("th", { scope: "col", class: i ? "number" : null, text }));
+        el("td", { class: "number", text: T.value(row.b, row.unit) }), change(row), el("td", { class: "hint", text: row.verdict })));
+    const head = ["", "A", "B", "A → B", ""].map((text, i) => el("th", { scope: "col", class: i ? "number" : null, text }));
     return T.section("comparison", "Comparison",
       el("p", { class: "sides" }, el("b", { text: "A " }), el("span", { text: comparison.a }), el("b", { text: "B " }), el("span", { text: comparison.b })),
+      el("p", { class: "doc", text: `One value stands for: ${comparison.basis}` }),
       el("div", { class: "scroll" }, el("table", { class: "key" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
       el("div", { class: "charts" }, comparison.charts.map(T.shareChart)),
       comparison.tables.map((block) => [el("h3", { text: block.title }), block.doc ? el("p", { class: "doc", text: block.doc }) : null, new T.DataTable(block, { open: 15 }).element]));

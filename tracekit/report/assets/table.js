@@ -14,8 +14,8 @@
     constructor(block, { open = PORTION } = {}) {
       this.block = block;
       this.rows = block.values.length ? block.values[0].length : 0;
-      this.open = open;
-      this.shown = open;
+      this.open = this.rows <= open * 1.4 ? this.rows : open;
+      this.shown = this.open;
       this.query = "";
       this.sort = { column: block.columns.findIndex((c) => c.name === block.sort), descending: true };
       this.haystack = null;

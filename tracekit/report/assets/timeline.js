@@ -7,7 +7,8 @@
     constructor(description, columns) {
       this.model = new T.TimelineModel(description, columns);
       this.description = description;
-      this.view = { t0: 0, t1: this.model.window, scroll: 0, marks: null, chains: [], selected: -1, selectedGap: -1, band: null };
+      const [t0, t1] = description.view;
+      this.view = { t0, t1, scroll: 0, marks: null, chains: [], selected: -1, selectedGap: -1, band: null };
       this.hiddenLanes = new Set();
       this.frames = 0;
       this.build();
@@ -44,8 +45,15 @@
         const box = el("input", { type: "checkbox", checked: true, onchange: () => { this.hiddenLanes[box.checked ? "delete" : "add"](lane); this.relayout(); } });
         return el("label", { class: "lane" }, box, lane);
       });
+      if (this.model.hasPython) lanes.push(this.pythonBox());
       return el("div", { class: "toolbar" }, this.searchBox, button("‹", "Previous match", () => this.next(-1)), button("›", "Next match", () => this.next(1)), this.found,
         el("span", { class: "grow" }), lanes, button("+", "Zoom in", () => this.zoom(0.6)), button("−", "Zoom out", () => this.zoom(1 / 0.6)), button("All", "Show everything", () => this.fit()));
+    }
+
+    pythonBox() {
+      const box = el("input", { type: "checkbox", checked: !this.model.withoutPython, onchange: () => { this.model.layRows(!box.checked); this.relayout(); } });
+      this.pythonInput = box;
+      return el("label", { class: "lane" }, box, "Python frames");
     }
 
     legend() {
@@ -58,7 +66,9 @@
     }
 
     remarks() {
-      return el("ul", { class: "remarks" }, this.description.remarks.map((text) => el("li", { text })));
+      const { remarks, focus } = this.description;
+      const button = focus && el("li", {}, T.placeButton({ label: focus[0], start: focus[1], end: focus[2] }, `Show ${focus[0]}, drawn in full`));
+      return el("ul", { class: "remarks" }, remarks.map((text) => el("li", { text })), button);
     }
 
     showHelp() {
@@ -214,7 +224,7 @@
     }
 
     goTo(span) {
-      this.ensureShown(this.model.track[span], this.model.depth[span]);
+      this.ensureShown(span);
       this.select(span);
       const length = this.view.t1 - this.view.t0, end = this.model.end(span);
       if (this.model.start[span] < this.view.t0 || end > this.view.t1 || end - this.model.start[span] < length / 400) {
@@ -224,10 +234,14 @@
       this.reveal(this.drawing.rowY(span));
     }
 
-    ensureShown(track, depth) {
+    ensureShown(span) {
+      const track = this.model.track[span];
       const { lane } = this.model.tracks[track];
-      const needsLayout = this.hiddenLanes.has(lane) || this.drawing.collapsed.has(track) || depth >= 10;
+      const needsPython = this.model.withoutPython && this.model.kind[span] === this.model.python;
+      if (needsPython) { this.model.layRows(false); this.pythonInput.checked = true; }
+      const needsLayout = needsPython || this.hiddenLanes.has(lane) || this.drawing.collapsed.has(track) || this.model.depth[span] >= 10;
       if (!needsLayout) return;
+      const depth = this.model.depth[span];
       this.hiddenLanes.delete(lane);
       for (const label of this.element.querySelectorAll("label.lane")) if (label.textContent === lane) label.firstChild.checked = true;
       this.drawing.collapsed.delete(track);
@@ -289,7 +303,7 @@
       this.at = (this.at + direction + found.length) % found.length;
       const text = `${T.count(this.at + 1)} of ${T.count(found.length)}`;
       this.goTo(found[this.at]);
-      this.view.marks = marks;
+      this.view.marks = marks.map((mark, span) => mark || (this.view.marks ? this.view.marks[span] : 0));
       this.found.textContent = text;
     }
 
@@ -309,7 +323,7 @@
       this.view.band = band;
       this.comeIntoView();
       this.frame(...band);
-      const item = this.drawing.items.find((it) => it.type === "track" && it.track.session === place.session);
+      const item = place.session && this.drawing.items.find((it) => it.type === "track" && it.track.session === place.session);
       if (item) this.reveal(item.y);
       T.announce(`Timeline shows ${place.label || "the evidence"}`);
     }

@@ -51,9 +51,10 @@
 
   const hopList = (timeline, chain) => {
     const { model } = timeline;
-    const items = model.hops(chain).map(([link, span]) => {
+    const items = model.hops(chain).map(([link, span], i, all) => {
+      const isParallel = link === "hardware" && all[i + 1] && all[i + 1][0] === "hardware";
       const button = el("button", { type: "button", class: "place", text: model.nameOf(span), onclick: () => timeline.goTo(span) });
-      return el("li", {}, el("span", { class: "hint", text: `${HOP_NAMES[link]} ` }), button, el("span", { class: "hint", text: ` ${T.duration(model.length[span])}` }));
+      return el("li", { class: isParallel ? "parallel" : null }, el("span", { class: "hint", text: `${HOP_NAMES[link]} ` }), button, el("span", { class: "hint", text: ` ${T.duration(model.length[span])}` }));
     });
     return el("ol", { class: "hops" }, items);
   };

@@ -1,6 +1,6 @@
 // Draws the visible part of the timeline on one canvas. Cost follows the pixels, not the events.
 ((T) => {
-  const ROW = 18, GAP = 1, TRACK_GAP = 8, HEADER = 26, RULER = 24, LABEL = 16, OPEN_ROWS = 10;
+  const ROW = 18, GAP = 1, TRACK_GAP = 8, HEADER = 26, RULER = 38, LABEL = 16, OPEN_ROWS = 10;
   const HARDWARE_KINDS = { op: 0, annotation: 1, python: 2, call: 3, execution: 4, collective: 5, copy_in: 6, copy_out: 6, copy: 6, memory: 7, model: 8, sync: 9 };
   T.RULER = RULER;
 
@@ -105,20 +105,21 @@
       for (let t = Math.ceil(view.t0 / this.step) * this.step; t < view.t1; t += this.step) c.fillRect(Math.round(this.x(t)), 0, 1, this.viewHeight);
     }
 
+    // Times in the upper line, the measured steps in the lower one.
     drawRuler(view) {
       const { context: c, colors } = this;
       c.fillStyle = colors.surface;
-      c.fillRect(this.gutter, 0, this.width, RULER - 2);
+      c.fillRect(this.gutter, 0, this.width, RULER);
       for (const [label, from, to] of this.model.steps) {
-        const left = Math.max(this.gutter, this.x(from)), right = this.x(to);
-        if (right < this.gutter || left > this.width || right - left < 3) continue;
+        const left = Math.max(this.gutter, this.x(from)), right = Math.min(this.width, this.x(to));
+        if (right - left < 2) continue;
         c.fillStyle = colors.lane;
-        c.fillRect(left, RULER - 5, right - left - 1, 3);
-        c.fillStyle = colors["ink-soft"];
-        if (right - left > 150) c.fillText(label, left + 74, RULER / 2 - 1);
+        c.fillRect(left, 20, right - left - 1, 15);
+        c.fillStyle = colors.ink;
+        if (right - left > 7 * label.length) c.fillText(label, left + 4, 28);
       }
       c.fillStyle = colors["ink-soft"];
-      for (let t = Math.ceil(view.t0 / this.step) * this.step; t < view.t1; t += this.step) c.fillText(T.duration(t, 6), Math.round(this.x(t)) + 4, RULER / 2 - 1);
+      for (let t = Math.ceil(view.t0 / this.step) * this.step; t < view.t1; t += this.step) c.fillText(T.tick(t, this.step), Math.round(this.x(t)) + 4, 10);
     }
 
     drawItem(item, view) {

@@ -18,12 +18,15 @@
       this.execution = of("spans.execution");
       this.bytes = of("spans.bytes");
       this.shape = T.indices(of("spans.shape"));
-      this.depth = T.indices(of("spans.depth"));
+      this.nesting = T.indices(of("spans.depth"));
+      this.depth = this.nesting.slice();
+      this.python = this.kinds.indexOf("python");
       this.spans = this.start.length;
       this.readChains(of);
       this.readGaps(of);
       this.tracks = description.tracks.map((track, index) => ({ ...track, index, laneName: LANE_NAMES[track.lane], rows: [] }));
-      this.layRows();
+      this.hasPython = this.kind.includes(this.python);
+      this.layRows(this.hasPython && this.kind.includes(this.kinds.indexOf("op")));
     }
 
     readChains(of) {
@@ -77,7 +80,10 @@
       return this.group(keys, values, this.spans);
     }
 
-    layRows() {
+    // Rows of every track; Python frames can be left out, what they enclose then moves up.
+    layRows(withoutPython) {
+      this.withoutPython = withoutPython;
+      this.depth.set(this.nesting);
       const firsts = new Int32Array(this.tracks.length + 1).fill(this.spans);
       for (let i = this.spans - 1; i >= 0; i--) firsts[this.track[i]] = i;
       for (let t = this.tracks.length - 1; t >= 0; t--) firsts[t] = Math.min(firsts[t], firsts[t + 1]);
@@ -88,17 +94,19 @@
         }
         track.first = firsts[track.index];
         track.last = firsts[track.index + 1];
-        if (!this.isNested(track)) this.firstFit(track);
+        const shown = [];
+        for (let i = track.first; i < track.last; i++) if (!withoutPython || this.kind[i] !== this.python) shown.push(i);
+        if (shown.length < track.last - track.first || !this.isNested(shown)) this.firstFit(shown);
         const rows = [];
-        for (let i = track.first; i < track.last; i++) (rows[this.depth[i]] ||= []).push(i);
+        for (const i of shown) (rows[this.depth[i]] ||= []).push(i);
         track.rows = Array.from(rows, (row) => Int32Array.from(row || []));
       }
     }
 
     // Whether no two spans of the same depth overlap.
-    isNested(track) {
+    isNested(spans) {
       const until = [];
-      for (let i = track.first; i < track.last; i++) {
+      for (const i of spans) {
         const depth = this.depth[i];
         if (this.start[i] < (until[depth] ?? -Infinity)) return false;
         until[depth] = this.start[i] + this.length[i];
@@ -107,9 +115,9 @@
     }
 
     // Spans of asynchronous tracks overlap without nesting: each goes to the first free row.
-    firstFit(track) {
+    firstFit(spans) {
       const until = [];
-      for (let i = track.first; i < track.last; i++) {
+      for (const i of spans) {
         let row = 0;
         while (row < until.length && until[row] > this.start[i]) row++;
         until[row] = this.start[i] + Math.max(1, this.length[i]);

@@ -5,11 +5,14 @@
   // Share of each pixel's time in which a hardware track is busy, averaged over tracks.
   const density = (model, width) => {
     const busy = new Float64Array(width);
+    const work = new Set(["execution", "collective", "copy_in", "copy_out", "copy", "memory"].map((kind) => model.kinds.indexOf(kind)));
     let tracks = model.tracks.filter((t) => t.lane === "hardware");
+    const isWork = tracks.length ? (span) => work.has(model.kind[span]) : () => true;
     if (!tracks.length) tracks = model.tracks.filter((t) => t.lane === "dispatch");
     const scale = width / model.window;
     for (const track of tracks) {
-      for (const span of track.rows[0] || []) {
+      for (let span = track.first; span < track.last; span++) {
+        if (!isWork(span)) continue;
         const from = model.start[span] * scale, weight = model.length[span] ? model.busy[span] / model.length[span] : 0;
         const to = Math.min(width, from + model.length[span] * scale);
         for (let px = Math.max(0, Math.floor(from)); px < to; px++) busy[px] += (Math.min(to, px + 1) - Math.max(from, px)) * Math.min(1, weight);
