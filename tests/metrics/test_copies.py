@@ -74,6 +74,8 @@ def test_scalar_copied_in_each_step_is_told() -> None:
         ("4 B", 3, True),
         ("524288 B", 3, False),
     }
+    between = [event("copy", at, at + 5, moved_bytes=4) for at in (2, 12)]
+    assert [r["is_repeated_scalar"] for r in found(inputs(between, scope=[window(0, 10), window(10, 20)]))] == [False]
     once = [event("copy_in", 5, 9, moved_bytes=4)]
     steps = [window(0, 10, 1), window(10, 20, 2)]
     assert [r["is_repeated_scalar"] for r in found(inputs(once, scope=steps))] == [False]

@@ -42,7 +42,7 @@ COPIES = Table(
         Column(
             "is_repeated_scalar",
             pl.Boolean(),
-            "Every measured step has one, and there are several steps: a value that could stay on the device.",
+            "Host↔device, in every measured step, of which there are several: a value that could stay on the device.",
         ),
     ),
 )
@@ -110,8 +110,9 @@ def copies(inputs: Inputs, *, by: str = "direction", per_step: bool = False) -> 
     place = ("session", "step", "direction", "group")
     window_count = inputs.scope.group_by("session").agg(_windows=pl.len())
     totals = rows.group_by(place).agg(_totals()).join(window_count, on="session", how="left")
-    has_each = (pl.col("scalar_step_count") == pl.col("_windows")) & (pl.col("_windows") > 1)
-    return COPIES.conform(totals.with_columns(is_repeated_scalar=has_each)).sort(
+    in_each = (pl.col("scalar_step_count") == pl.col("_windows")) & (pl.col("_windows") > 1)
+    crosses = pl.col("direction") != "copy"
+    return COPIES.conform(totals.with_columns(is_repeated_scalar=in_each & crosses)).sort(
         *place[:3], "copy_ns", "group", descending=[False, False, False, True, False]
     )
 
