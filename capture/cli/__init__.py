@@ -19,11 +19,11 @@ def cli() -> None:
     """Capture profiles on the device, verified before anyone copies them.
 
     \b
-    tracekit-capture doctor                    is this machine ready?
-    tracekit-capture run train.py              capture a script
-    tracekit-capture check profiles            is the capture good?
-    tracekit-capture export profiles           runtime traces to Parquet (vendor's tool)
-    tracekit-capture pack profiles -o p.tar.zst   one file to copy
+    tracekit-capture doctor                      is this machine ready?
+    tracekit-capture run train.py                capture a script
+    tracekit-capture check profiles              is the capture good?
+    tracekit-capture export profiles             runtime traces to Parquet
+    tracekit-capture pack profiles -o p.tar.zst  one file to copy
     """
 
 
