@@ -401,3 +401,30 @@ def test_every_plain_name_comes_back_as_it_went_in(files: dict[str, bytes]) -> N
         archive.write_bytes(tar_of(*files.items()))
         if files:
             assert contents(unpack(archive, Path(directory, "out"), lambda *_: True)) == files
+
+
+_BASES = [pack(tar_of(*MEMBERS)) for pack in PACKERS.values()] + [
+    zip_of(*MEMBERS, method=method)
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(_BASES), st.lists(st.tuples(st.integers(-300, 3000), st.integers(0, 255)), max_size=5))
+def test_flipped_bytes_give_files_or_one_clear_error(base: bytes, flips: list[tuple[int, int]]) -> None:
+    content = bytearray(base)
+    for position, value in flips:
+        content[max(position, -len(content)) % len(content)] = value
+    with tempfile.TemporaryDirectory() as directory:
+        archive = Path(directory, "a.bin")
+        archive.write_bytes(content)
+        try:
+            unpack(archive, Path(directory, "out"), lambda *_: True)
+        except DiscoveryError as error:
+            assert "\n" not in str(error)
+        assert {p.name for p in Path(directory).iterdir()} <= {"a.bin", "out"}
+
+
+def test_member_without_a_name_is_passed_over(place: Path) -> None:
+    content = zip_of(("x", TRACE), ("b.json", TRACE)).replace(b"x", b"\0")
+    assert contents(read(place, content)) == {"b.json": TRACE}

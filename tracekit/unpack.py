@@ -8,6 +8,7 @@ Only the members a caller wants are written; the others are listed with their si
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import tempfile
@@ -45,6 +46,18 @@ class Limits:
 
 
 LIMITS = Limits()
+
+_DAMAGE = (
+    OSError,
+    EOFError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    PackedDataError,
+    ValueError,
+)
+"""What reading a damaged member raises."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +151,7 @@ class _Writer:
                 size += len(chunk)
                 try:
                     chunk = source.read(CHUNK_BYTES)
-                except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, PackedDataError) as error:
+                except _DAMAGE as error:
                     problem = f"cut or damaged after {size:,} bytes ({error or 'unexpected end'})"
                     break
         self.listed(name, size, path, problem)

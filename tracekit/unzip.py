@@ -6,6 +6,7 @@ their local headers (PKWARE APPNOTE 4.3.7), one after the other, up to the cut.
 
 from __future__ import annotations
 
+import lzma
 import stat
 import struct
 import zipfile
@@ -19,6 +20,19 @@ from tracekit.recognise import HEAD_BYTES, printable
 
 if TYPE_CHECKING:
     from tracekit.unpack import Unpacked, Wanted, _Writer
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    ValueError,
+    RuntimeError,
+)
+"""What zipfile raises on damaged data (an OSError without number comes from bzip2)."""
 
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 _ENCRYPTED = 0x1
@@ -41,7 +55,7 @@ def unpack_zip(writer: _Writer, file: IO[bytes], wanted: Wanted) -> Unpacked:
 def _zip_member(writer: _Writer, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted) -> None:
     writer.clean_name(info.orig_filename)
     name = writer.clean_name(info.filename, backslash=True)
-    if info.is_dir() or not name:
+    if info.filename.endswith("/") or not name:
         return
     if reason := _link_or_device(info.external_attr >> 16):
         writer.left_out.append((name, f"{reason}; only plain files are unpacked"))
@@ -58,7 +72,9 @@ def _zip_member(writer: _Writer, archive: zipfile.ZipFile, info: zipfile.ZipInfo
                 writer.write(name, head, source)
             else:
                 writer.listed(name, info.file_size)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         writer.listed(name, info.file_size, problem=f"cannot be unpacked: {error}")
 
 
