@@ -90,13 +90,16 @@ class JsonChunks:
     Args:
         path: plain or gzip-compressed JSON.
         progress: is told how many more bytes of the file are read.
+        element: a msgspec type that the elements of arrays are decoded as; those that do not fit are given
+            as they are.
 
     Raises:
         SourceError: while iterating, if the text does not begin as a JSON object or array.
     """
 
-    def __init__(self, path: Path, progress: Callable[[int], None]) -> None:
+    def __init__(self, path: Path, progress: Callable[[int], None], element: type[object] = object) -> None:
         self.path = path
+        self._elements = msgspec.json.Decoder(list[element])  # type: ignore[valid-type]
         self.damage = Damage()
         self._progress = progress
         self._buffer = b""
@@ -226,7 +229,7 @@ class JsonChunks:
         if end is None:
             self._cut(self._at, "the text breaks off")
             return
-        value = _strict(self._buffer[self._pos : end]) or _lenient(self._buffer[self._pos : end])
+        value = _lenient(self._buffer[self._pos : end])
         if value:
             yield Part(key, [], value[0], whole=True)
         self._pos = end
@@ -263,7 +266,7 @@ class JsonChunks:
             self._fill()
         boundaries = _last_boundaries(self._buffer, self._pos)
         for end in boundaries:
-            rows = _strict(self._buffer[self._pos : end])
+            rows = self._strict(self._buffer[self._pos : end])
             if rows is not None:
                 self._pos = end
                 return rows
@@ -293,7 +296,7 @@ class JsonChunks:
             exact = _end_of_value(self._buffer, self._pos, limit, complete=self._ended)
             ends = [exact] if exact is not None else []
             ends += [m.end() for m in islice(_BOUNDARY.finditer(self._buffer, self._pos, limit), _TRIES)]
-            for decode in (_strict, _lenient):
+            for decode in (self._strict, _lenient):
                 for end in ends:
                     rows = decode(self._buffer[self._pos : end])
                     if rows is not None:
@@ -305,6 +308,13 @@ class JsonChunks:
             else:
                 return self._drop(ends)
             self._fill()
+
+    def _strict(self, text: bytes) -> list[object] | None:
+        """The comma-separated elements of a piece of an array, or None if it is not valid JSON."""
+        try:
+            return cast(list[object], self._elements.decode(b"[%b]" % text))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
 
     def _drop(self, ends: list[int]) -> list[object] | None:
         """Leave a damaged element out: go on where the next one may begin."""
@@ -318,16 +328,8 @@ class JsonChunks:
         return []
 
 
-def _strict(text: bytes) -> list[object] | None:
-    """The comma-separated elements of a piece of an array, or None if it is not valid JSON."""
-    try:
-        return msgspec.json.decode(b"[%b]" % text, type=list[object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def _lenient(text: bytes) -> list[object] | None:
-    """As ``_strict``, but broken UTF-8 becomes U+FFFD, NaN and infinities null, and raw control characters stay."""
+    """The elements, but broken UTF-8 becomes U+FFFD, NaN and infinities null, and raw control characters stay."""
     try:
         loaded = json.loads(f"[{text.decode('utf-8', 'replace')}]", strict=False, parse_constant=lambda _: None)
         clean = json.dumps(loaded, ensure_ascii=False).encode("utf-8", "replace")

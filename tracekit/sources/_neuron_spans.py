@@ -22,11 +22,10 @@ from tracekit.sources._neuron_events import (
     PHYSICAL_KEYS,
     SYNC_POINT,
     Attributes,
-    Batch,
-    Emitter,
     int64,
     integer,
 )
+from tracekit.sources._neuron_rows import Batch, Emitter
 from tracekit.sources.base import Artifact, Sink
 
 BATCH_ROWS = 1 << 15

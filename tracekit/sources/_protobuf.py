@@ -17,6 +17,7 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
 _MAX_FIELDS = 512
 """Fields in one message; a message with more is not one of ours."""
 _SHIFTS = tuple(range(0, 70, 7))
@@ -56,17 +57,28 @@ class Root:
         self.stopped_at = None
         while at < size:
             begin = at
-            tag, at = _varint(data, at, size)
-            wire, length = tag & 7, 0
-            if wire in (VARINT, LENGTH) and at > 0:
-                length, at = _varint(data, at, size)
-            skip = {VARINT: 0, LENGTH: length, FIXED64: 8, FIXED32: 4}.get(wire)
-            if at < 0 or skip is None or tag < 8 or at + skip > size:
+            tag, length = data[at], data[at + 1] if at + 1 < size else 0x80
+            if tag < 0x80 and tag & 7 == LENGTH and length < 0x80:
+                at += 2
+            else:
+                tag, length, at = _header(data, at, size)
+            if at < 0 or tag < 8 or at + length > size:
                 self.stopped_at = begin
                 return
-            if wire == LENGTH:
-                yield tag >> 3, at, at + skip
-            at += skip
+            if tag & 7 == LENGTH:
+                yield tag >> 3, at, at + length
+            at += length
+
+
+def _header(data: memoryview, at: int, size: int) -> tuple[int, int, int]:
+    """Tag, length of what follows, and where that starts; the position is -1 if this is no field."""
+    tag, at = _varint(data, at, size)
+    wire, length = tag & 7, _FIXED.get(tag & 7, 0)
+    if at >= 0 and wire in (VARINT, LENGTH):
+        length, at = _varint(data, at, size)
+    elif wire not in _FIXED:
+        at = -1
+    return tag, length if wire != VARINT else 0, at
 
 
 def _varint(data: memoryview, at: int, size: int) -> tuple[int, int]:

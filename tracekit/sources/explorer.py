@@ -10,7 +10,7 @@ Columns come and go between schema versions, and attributes move between columns
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,13 +23,10 @@ from tracekit.sources._neuron_events import (
     FRAMEWORK_SUFFIX,
     SYNC_POINT,
     Attributes,
-    Batch,
-    Emitter,
-    FrameworkRows,
     framework_place,
-    kind_of,
-    lane_of,
+    is_known,
 )
+from tracekit.sources._neuron_rows import Batch, Emitter, FrameworkRows, Place, no_collection
 from tracekit.sources._neuron_samples import sample_frames
 from tracekit.sources.base import Artifact, Sink, Source
 
@@ -115,8 +112,9 @@ class _Events:
         """Give all events; a file that breaks off in the middle keeps what came before."""
         self._check_columns(file.schema_arrow.names)
         try:
-            for rows in _batches(file, self._artifact, self._sink):
-                self._give(rows)
+            with no_collection():
+                for rows in _batches(file, self._artifact, self._sink):
+                    self._give(rows)
         except SourceError as error:
             if not self._emitter.given:
                 raise
@@ -136,29 +134,22 @@ class _Events:
 
     def _give(self, rows: pl.DataFrame) -> None:
         timed = self._wanted(self._timed(rows))
-        batch = Batch()
-        columns = [c for c in timed.columns if c not in _HANDLED]
-        extras = self._extras(timed)
-        for row, extra in zip(timed.iter_rows(named=True), extras, strict=True):
-            attributes: Attributes = extra | {c: row[c] for c in columns if row[c] is not None}
-            self._add(batch, row, attributes)
+        attributes = self._extras(timed)
+        for column in timed.columns:
+            if column not in _HANDLED:
+                _add_column(attributes, column, timed[column])
+        _add_column(attributes, "group", timed["trace_event_source"])
+        origins = timed["trace_event_source"].to_list()
+        names = timed["name"].to_list()
+        batch = Batch(
+            names=[name.removesuffix(FRAMEWORK_SUFFIX) for name in names],
+            start_ns=timed["start_ns"].to_list(),
+            end_ns=timed["end_ns"].to_list(),
+            attributes=attributes,
+            processes=timed.select("instance_id", "process_id").rows(),
+            places=[_place(*event) for event in zip(names, origins, attributes, strict=True)],
+        )
         self._emitter.give(batch)
-
-    def _add(self, batch: Batch, row: Mapping[str, object], attributes: Attributes) -> None:
-        name, origin = str(row["name"]), row["trace_event_source"]
-        if origin == "framework" or name.endswith(FRAMEWORK_SUFFIX):
-            name = name.removesuffix(FRAMEWORK_SUFFIX)
-            place = framework_place(name, attributes)
-        else:
-            place = (lane_of(name, from_hardware=origin == "neuron_hw"), kind_of(name))
-        if origin is not None:
-            attributes["group"] = origin
-        instance, process = row["instance_id"], row["process_id"]
-        key = (instance if isinstance(instance, str) else None, process if isinstance(process, int) else None)
-        start, end = row["start_ns"], row["end_ns"]
-        assert isinstance(start, int)
-        assert isinstance(end, int)
-        batch.add(name, start, end, attributes, process=key, place=place)
 
     def _timed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows with a name and a start; ``start_ns`` and ``end_ns`` take the place of the time columns."""
@@ -173,6 +164,7 @@ class _Events:
         ]
         process = _whole("process_id") if "process_id" in names else pl.lit(None, dtype=pl.Int64).alias("process_id")
         framed = rows.with_columns(process, *optional, start_ns=start, end_ns=pl.coalesce(ends))
+        framed = framed.with_columns(pl.col(*_TEXTS).cast(pl.String))
         framed = framed.drop(
             [c for c in (*_START, *_END, *_DURATION) if c in names and c not in ("start_ns", "end_ns")]
         )
@@ -204,10 +196,10 @@ class _Events:
 
     def _extras(self, rows: pl.DataFrame) -> list[Attributes]:
         """``extra_attributes_json`` of each row as a dictionary, all rows in one call where they are valid."""
-        texts = rows["extra_attributes_json"].cast(pl.String).to_list()
+        texts = rows["extra_attributes_json"].to_list()
         joined = "[" + ",".join(text or "{}" for text in texts) + "]"
         try:
-            decoded = msgspec.json.decode(joined, type=list[dict[str, object] | None])
+            decoded = _ATTRIBUTES.decode(joined)
         except (msgspec.DecodeError, UnicodeEncodeError):
             return [self._extra(text) for text in texts]
         return [extra or {} for extra in decoded] if len(decoded) == len(texts) else [self._extra(t) for t in texts]
@@ -238,9 +230,27 @@ class _Events:
         self._emitter.finish()
 
 
-_HANDLED = frozenset(
-    ("name", "start_ns", "end_ns", "trace_event_source", "instance_id", "process_id", "extra_attributes_json")
-)
+_TEXTS = ("name", "trace_event_source", "instance_id", "extra_attributes_json")
+_HANDLED = frozenset((*_TEXTS, "start_ns", "end_ns", "process_id"))
+_ATTRIBUTES = msgspec.json.Decoder(list[dict[str, object] | None])
+
+
+def _add_column(attributes: list[Attributes], name: str, values: pl.Series) -> None:
+    """Put a column's values into the attributes of their rows, where there are any."""
+    if values.null_count() == len(values):
+        return
+    for own, value in zip(attributes, values.to_list(), strict=True):
+        if value is not None:
+            own[name] = value
+
+
+def _place(name: str, origin: str | None, attributes: Attributes) -> Place | None:
+    """(lane, kind) of a framework row, or of a hardware row nobody described; None where the name tells."""
+    if origin == "framework" or name.endswith(FRAMEWORK_SUFFIX):
+        return framework_place(name.removesuffix(FRAMEWORK_SUFFIX), attributes)
+    if origin == "neuron_hw" and not is_known(name):
+        return ("hardware", "other")
+    return None
 
 
 def _give_samples(rows: pl.DataFrame, table: str, artifact: Artifact, sink: Sink) -> None:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from tracekit.errors import SourceError
 from tracekit.sources._json_chunks import JsonChunks
 from tracekit.sources._neuron_events import EVENT_TYPES, SYNC_POINT, int64
+from tracekit.sources._neuron_rows import no_collection
 from tracekit.sources._neuron_spans import PHASES, Clock, Mark, Spans
 from tracekit.sources.base import Artifact, Sink, Source
 
 _KEYS = ("events", None)
+_SYNC_TYPES = (SYNC_POINT, EVENT_TYPES.index(SYNC_POINT))
 _HINT = "save the events again with nrt_sys_trace_fetch_events, or export with neuron-explorer view --ingest-only"
 
 
@@ -27,8 +31,13 @@ def read(artifact: Artifact, sink: Sink) -> None:
     """
     if artifact.path.stat().st_size == 0:
         raise SourceError(artifact.path, "JSON file is 0 bytes", hint=_HINT)
+    with no_collection():
+        _read(artifact, sink)
+
+
+def _read(artifact: Artifact, sink: Sink) -> None:
     progress = _halved(sink.progress)
-    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress)))
+    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, element=_Glance)))
     chunks = JsonChunks(artifact.path, progress)
     bad, keys = 0, set()
     for part in chunks:
@@ -51,17 +60,32 @@ def read(artifact: Artifact, sink: Sink) -> None:
 SOURCE = Source(name="fetch_json", doc="Neuron runtime fetch API as JSON", grade="D", rank=30, read=read)
 
 
+class _Glance(msgspec.Struct):
+    """What the first pass needs of a record; the rest is not decoded."""
+
+    event_type: object = None
+    timestamp_ns: object = None
+    nc_idx: object = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
 def _clock(chunks: JsonChunks) -> Clock:
     """The sync points of the file."""
     clock = Clock()
     for part in chunks:
         for row in part.rows if part.key in _KEYS else ():
-            if isinstance(row, dict) and row.get("event_type") in (SYNC_POINT, EVENT_TYPES.index(SYNC_POINT)):
-                mark = _mark(row)
-                if mark is not None:
-                    clock.add(mark)
+            mark = _mark(_seen(row) if isinstance(row, _Glance) else row)
+            if mark is not None and mark.name == SYNC_POINT:
+                clock.add(mark)
     clock.close()
     return clock
+
+
+def _seen(glance: _Glance) -> dict[str, object] | None:
+    """A sync point as a record; None for any other event."""
+    if glance.event_type not in _SYNC_TYPES:
+        return None
+    return {**msgspec.structs.asdict(glance), "data": msgspec.json.decode(glance.data)}
 
 
 def _mark(row: object) -> Mark | None:

@@ -19,14 +19,16 @@ import numpy.typing as npt
 
 from tracekit.errors import SourceError
 from tracekit.sources._neuron_events import EVENT_TYPES, HARDWARE_NAMES, NRTA_SCHEDULE, SYNC_POINT, Attributes
+from tracekit.sources._neuron_rows import no_collection
 from tracekit.sources._neuron_spans import PHASES, Clock, Mark, Spans
-from tracekit.sources._protobuf import Bytes, Mask, Messages, Positions, Root, decode
+from tracekit.sources._protobuf import Bytes, Mask, Messages, Pieces, Positions, Root, decode
 from tracekit.sources.base import Artifact, Sink, Source
 
 BATCH_EVENTS = 1 << 15
 TIMESTAMP, TYPE, CORE, THREAD, PHASE, TRACKING, ATTRIBUTES, HINT = 1, 5, 4, 8, 13, 14, 12, 6
-_SEQUENCES = (16, 15)
+_SEQUENCES = (15, 16)
 _OTHERS = {2: "data", 3: "nd_idx", 7: "duration", 9: "id", 10: "parent_id", 11: "status"}
+_NAMED_NUMBERS = _OTHERS | {THREAD: "thread_id", **dict.fromkeys(_SEQUENCES, "nrta_seq_id")}
 _NUMBERS = {TIMESTAMP, TYPE, CORE, THREAD, PHASE, TRACKING, *_SEQUENCES, *_OTHERS}
 _CHECKED = {TIMESTAMP, TYPE, CORE, PHASE, TRACKING}
 _TEXTS = {ATTRIBUTES, HINT}
@@ -51,14 +53,23 @@ def read(artifact: Artifact, sink: Sink) -> None:
     size = artifact.path.stat().st_size
     if size == 0:
         raise SourceError(artifact.path, "system trace is 0 bytes", hint="stop the profiler before the process ends")
-    file = _File(np.memmap(artifact.path, dtype=np.uint8, mode="r"))
+    file = _File(np.asarray(np.memmap(artifact.path, dtype=np.uint8, mode="r")))
     problem = file.understand()
     if problem:
         message = f"not laid out as tracekit expects ({problem}); nothing of it is used"
         sink.note("warning", "ntrace_not_understood", message, hint=f"export the same data with: {_COMMAND}")
         sink.progress(size)
         return
-    spans = Spans(artifact, sink, file.clock, _ASYNCHRONOUS)
+    with no_collection():
+        _give(file, Spans(artifact, sink, file.clock, _ASYNCHRONOUS), sink)
+    file.note(sink)
+
+
+SOURCE = Source(name="ntrace", doc="Neuron runtime system trace (protobuf)", grade="R", rank=40, read=read)
+
+
+def _give(file: _File, spans: Spans, sink: Sink) -> None:
+    """The second pass: every event to the sink."""
     done = 0
     for messages, _, end in file.batches(_NUMBERS, _TEXTS):
         for mark in file.marks(messages):
@@ -66,12 +77,8 @@ def read(artifact: Artifact, sink: Sink) -> None:
         if len(end):
             sink.progress(int(end[-1]) - done)
             done = int(end[-1])
-    sink.progress(size - done)
+    sink.progress(len(file.data) - done)
     spans.finish()
-    file.note(sink)
-
-
-SOURCE = Source(name="ntrace", doc="Neuron runtime system trace (protobuf)", grade="R", rank=40, read=read)
 
 
 @dataclass
@@ -220,44 +227,44 @@ class _File:
 
     def _attributes(self, messages: Messages, rows: Positions) -> list[Attributes]:
         """Attributes of the events ``rows``: the map, and the fields without a column of their own."""
-        made: dict[int, Attributes] = {row: {} for row in rows.tolist()}
-        for number, name in (*_OTHERS.items(), (THREAD, "thread_id"), *((n, "nrta_seq_id") for n in _SEQUENCES)):
+        made: list[Attributes] = [{} for _ in range(len(rows))]
+        for number, name in _NAMED_NUMBERS.items():
             column = messages.numbers.get(number)
             if column is None:
                 continue
-            given = rows[column[rows] != 0]
-            for row, value in zip(given.tolist(), column[given].tolist(), strict=True):
-                made[row].setdefault(name, value)
+            values = column[rows]
+            given = np.flatnonzero(values)
+            for own, value in zip(given.tolist(), values[given].tolist(), strict=True):
+                made[own][name] = value
+        place = np.full(len(messages.valid), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
         if HINT in messages.pieces:
-            hints = messages.pieces[HINT]
-            for row, start, end in zip(hints.owner.tolist(), hints.start.tolist(), hints.end.tolist(), strict=True):
-                if row in made and end > start:
-                    made[row]["hint"] = self._text(start, end)
-        self._add_map(messages, made)
-        return list(made.values())
+            hints = _placed(messages.pieces[HINT], place)
+            for own, text in zip(hints.owner.tolist(), self._texts(hints), strict=True):
+                made[own]["hint"] = text or None
+        self._add_map(_placed(messages.pieces[ATTRIBUTES], place), made)
+        return made
 
-    def _add_map(self, messages: Messages, made: dict[int, Attributes]) -> None:
+    def _add_map(self, entries: Pieces, made: list[Attributes]) -> None:
         """Decode the entries of map<string,string> and add them to their events."""
-        entries = messages.pieces[ATTRIBUTES]
         if not entries.owner.size:
             return
-        wanted = np.isin(entries.owner, np.fromiter(made, dtype=np.int64, count=len(made)))
-        owner, start, end = entries.owner[wanted], entries.start[wanted], entries.end[wanted]
-        decoded = decode(self.data, start, end, numbers=set(), texts={1, 2})
-        keys: dict[int, str] = {}
-        values: dict[int, str] = {}
-        for into, number in ((keys, 1), (values, 2)):
-            pieces = decoded.pieces[number]
-            for entry, first, last in zip(
-                pieces.owner.tolist(), pieces.start.tolist(), pieces.end.tolist(), strict=True
-            ):
-                into[entry] = self._text(first, last)
-        for entry, row in enumerate(owner.tolist()):
-            if entry in keys:
-                made[row][keys[entry]] = values.get(entry, "")
+        decoded = decode(self.data, entries.start, entries.end, numbers=set(), texts={1, 2})
+        keys, values = decoded.pieces[1], decoded.pieces[2]
+        owners = entries.owner.tolist()
+        names = dict(zip(keys.owner.tolist(), self._texts(keys), strict=True))
+        for entry, text in zip(values.owner.tolist(), self._texts(values), strict=True):
+            if entry in names:
+                made[owners[entry]][names[entry]] = text
 
-    def _text(self, start: int, end: int) -> str:
-        return self.data[start:end].tobytes().decode("utf-8", "replace")
+    def _texts(self, pieces: Pieces) -> list[str]:
+        """The text of each piece."""
+        if not pieces.owner.size:
+            return []
+        first = int(pieces.start.min())
+        near = self.data[first : int(pieces.end.max())].tobytes()
+        spans = zip((pieces.start - first).tolist(), (pieces.end - first).tolist(), strict=True)
+        return [near[start:end].decode("utf-8", "replace") for start, end in spans]
 
     def note(self, sink: Sink) -> None:
         """Say how sure this is, and what was left out."""
@@ -276,6 +283,13 @@ class _File:
         if self._root.stopped_at is not None:
             message = f"the file breaks off or is damaged at byte {self._root.stopped_at}; what came before is kept"
             sink.note("warning", "cut_file", message)
+
+
+def _placed(pieces: Pieces, place: Positions) -> Pieces:
+    """The pieces of the messages that have a place, with the place as their owner."""
+    owner = place[pieces.owner]
+    kept = owner >= 0
+    return Pieces(owner[kept], pieces.start[kept], pieces.end[kept])
 
 
 def _plausible(at: npt.NDArray[np.uint64]) -> Mask:

@@ -13,14 +13,13 @@ from tracekit.errors import SourceError
 from tracekit.sources._json_chunks import JsonChunks, Part
 from tracekit.sources._neuron_events import (
     FRAMEWORK_SUFFIX,
+    HARDWARE_NAMES,
     SYNC_POINT,
-    Batch,
-    Emitter,
-    FrameworkRows,
     framework_place,
     int64,
     integer,
 )
+from tracekit.sources._neuron_rows import Batch, Emitter, FrameworkRows, no_collection
 from tracekit.sources._neuron_samples import sample_frames
 from tracekit.sources.base import Artifact, Sink, Source
 
@@ -43,9 +42,10 @@ def read(artifact: Artifact, sink: Sink) -> None:
     chunks = JsonChunks(artifact.path, sink.progress)
     reader = _Reader(artifact, sink)
     keys = set()
-    for part in chunks:
-        keys.add(part.key)
-        reader.take(part)
+    with no_collection():
+        for part in chunks:
+            keys.add(part.key)
+            reader.take(part)
     if not keys.intersection((*EVENT_KEYS, *USAGE_KEYS)):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no trace_event list in the file (found: {found})", hint=_HINT)
@@ -80,8 +80,8 @@ class _Reader:
         for row in rows:
             if not isinstance(row, dict) or not self._event(batch, row):
                 self._bad += 1
-        framework = batch.lanes.count("dispatch") + batch.lanes.count("stream")
-        hardware = batch.lanes.count("hardware")
+        framework = len(batch.places) - batch.places.count(None)
+        hardware = sum(name in HARDWARE_NAMES for name in batch.names)
         for origin, count in (
             ("framework", framework),
             ("neuron_hw", hardware),
@@ -106,10 +106,10 @@ class _Reader:
         process = (instance_id if isinstance(instance_id, str) else None, process_id)
         end = min(start + max(length, 0), 2**63 - 1)
         if not _is_framework(name, row):
-            batch.add(name, start, end, row, process=process)
+            batch.add(name, start, end, row, process)
         elif self._framework.wanted(*process):
             plain = name.removesuffix(FRAMEWORK_SUFFIX)
-            batch.add(plain, start, end, row, process=process, place=framework_place(plain, row))
+            batch.add(plain, start, end, row, process, framework_place(plain, row))
         else:
             self._framework.skipped += 1
         return True
