@@ -15,14 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tracekit.sources._chrome_categories import LANES
-from tracekit.sources._chrome_events import ABSENT, Fields, Report, whole_number
+from tracekit.sources._chrome_columns import Codes, Ints, Joined, Text
+from tracekit.sources._chrome_events import ABSENT, Fields, NotStrict, Report, whole_number
 
-Ints = npt.NDArray[np.int64]
-_OFF_DEVICE = frozenset({LANES.index("dispatch"), LANES.index("runtime")})
-
-
-class NotStrict(Exception):  # noqa: N818 - a signal between two paths, not an error
-    """A value that the fast path does not take; the piece is read again, event by event."""
+_OFF_DEVICE = (LANES.index("dispatch"), LANES.index("runtime"))
 
 
 class HostArgs(msgspec.Struct, gc=False):
@@ -69,9 +65,10 @@ _fields = msgspec.json.Decoder(Fields)
 
 
 def promoted(
-    args: Sequence[bytes],
-    codes: npt.NDArray[np.int32],
-    lane: npt.NDArray[np.int32],
+    attrs: Joined,
+    args: Text,
+    codes: Codes,
+    lane: Codes,
     report: Report,
     *,
     strict: bool,
@@ -79,7 +76,8 @@ def promoted(
     """Decode the promoted keys of every row.
 
     Args:
-        args: JSON text per row, empty where a row has none.
+        attrs: the JSON texts of all rows.
+        args: the same, one by one; empty where a row has none.
         codes: category of every row, as a code; rows of one category are decoded together.
         lane: index into ``LANES`` of every row, the same for all rows of a category.
         report: takes values that do not fit.
@@ -90,39 +88,119 @@ def promoted(
     """
     count = len(args)
     found = Promoted(**{name: np.full(count, ABSENT) for name in _INTEGERS})  # type: ignore[arg-type]
-    for code in np.unique(codes):
+    is_host = np.isin(lane, _OFF_DEVICE).all()
+    left = _keys_in(attrs.data, HostArgs if is_host else DeviceArgs)
+    if "external" in left:
+        leading = leading_integer(attrs, _NAMES["external"])
+        if leading is not None:
+            found.external = leading
+            left.remove("external")
+    if not left:
+        return found
+    for code in np.unique(codes).tolist():
         mask = codes == code
         rows = np.flatnonzero(mask)
+        kind = HostArgs if int(lane[rows[0]]) in _OFF_DEVICE else DeviceArgs
+        if not any(name in left for name in kind.__struct_fields__):
+            continue
         texts = args if len(rows) == count else list(compress(args, mask.tolist()))
-        off_device = int(lane[rows[0]]) in _OFF_DEVICE
-        _fill(found, rows, texts, off_device, report, strict)
+        text = b",".join(texts if attrs.is_filled else [t if len(t) else b"{}" for t in texts])
+        names = [name for name in _keys_in(text, kind) if name in left]
+        if names:
+            decoded = _decoded(text, texts, kind, report, strict)
+            for name in names:
+                _fill(found, name, rows, [getattr(a, name) for a in decoded], count)
     return found
 
 
-def _fill(found: Promoted, rows: Ints, texts: Sequence[bytes], off_device: bool, report: Report, strict: bool) -> None:
-    joined = b",".join([t or b"{}" for t in texts])
-    kind = HostArgs if off_device else DeviceArgs
-    names = [n for n in kind.__struct_fields__ if b'"%s"' % _NAMES[n].encode() in joined or b"\\u00" in joined]
-    if not names:
+def _keys_in(data: bytes, kind: type[HostArgs]) -> list[str]:
+    """Fields of which the key occurs in the text (or may: an escape can hide a key)."""
+    # Single bytes are searched several times faster than words, and often settle it.
+    if b"\\" in data and b"\\u00" in data:
+        return list(kind.__struct_fields__)
+    has_underscore = b"_" in data
+    return [
+        field
+        for field in kind.__struct_fields__
+        if (has_underscore or "_" not in _NAMES[field]) and b'"%b"' % _NAMES[field].encode() in data
+    ]
+
+
+def leading_integer(attrs: Joined, key: str) -> Ints | None:
+    """The value of a key that stands first wherever it stands at all, as PyTorch writes ``External id``.
+
+    Returns:
+        The value per row, ``ABSENT`` where a row lacks the key; None if the key also occurs elsewhere, or if a
+        value is not a plain integer of at most seven digits.
+    """
+    data, starts = attrs.data, attrs.offsets[:-1]
+    name = b'"%b"' % key.encode()
+    first = data.find(name)
+    start = int(attrs.offsets[np.searchsorted(attrs.offsets, first, "right") - 1])
+    prefix_end = first + len(name)
+    while data[prefix_end : prefix_end + 1] in (b" ", b":"):
+        prefix_end += 1
+    size = prefix_end - start
+    rows = np.flatnonzero(np.diff(attrs.offsets) > size + _WORD)
+    # Eight bytes at any position; a text that is shorter than a key and its value has no row here.
+    words = np.ndarray((max(0, len(data) - _WORD + 1),), "<u8", data, strides=(1,))
+    for place in sorted({*range(0, size - _WORD + 1, _WORD), size - _WORD}):
+        rows = rows[words[starts[rows] + place] == words[start + place]]
+    if size < _WORD or len(rows) != data.count(name):
+        return None
+    value = short_numbers(words[starts[rows] + size])
+    if value is None:
+        return None
+    found: Ints = np.full(len(starts), ABSENT)
+    found[rows] = value
+    return found
+
+
+_WORD = 8
+
+
+def short_numbers(words: npt.NDArray[np.uint64]) -> Ints | None:
+    """Decimal numbers from words of eight characters each; the first character is the lowest byte.
+
+    Returns:
+        The numbers; None if one has no digit or more than seven, or goes on with anything but ``,``, a closing
+        brace or white space.
+    """
+    digits = words ^ np.uint64(0x3030303030303030)
+    above_nine = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
+    lowest = above_nine & (~above_nine + np.uint64(1))
+    if not lowest.all():
+        return None
+    count = ((np.log2(lowest.astype(np.float64)) - 7) / 8).astype(np.uint64)
+    after = (words >> (count * np.uint64(8))) & np.uint64(0xFF)
+    if not count.all() or not np.isin(np.unique(after), _AFTER_NUMBER).all():
+        return None
+    pairs = digits << (np.uint64(64) - count * np.uint64(8))
+    pairs = (pairs * np.uint64(10) + (pairs >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    found: Ints = ((fours * np.uint64(10000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return found
+
+
+_AFTER_NUMBER = np.frombuffer(b",} \n\r\t", np.uint8)
+
+
+def _fill(found: Promoted, name: str, rows: Ints, values: list[object], count: int) -> None:
+    """Put the values of one key where no value stands yet."""
+    target = next((new for new, old in _ALTERNATES.items() if old == name), name)
+    if target in _INTEGERS:
+        _set_integers(getattr(found, target), rows, values)
         return
-    decoded = _decoded(joined, texts, kind, report, strict)
-    count = len(found.external)
-    for name in names:
-        target = next((n for n, old in _ALTERNATES.items() if old == name), name)
-        values = [getattr(a, name) for a in decoded]
-        if target in _INTEGERS:
-            _set_integers(getattr(found, target), rows, values, strict)
-            continue
-        column = getattr(found, target)
-        if column is None:
-            column = [None] * count
-            setattr(found, target, column)
-        for row, value in zip(rows.tolist(), values, strict=True):
-            if value is not None and column[row] is None:
-                column[row] = value
+    column = getattr(found, target)
+    if column is None:
+        column = [None] * count
+        setattr(found, target, column)
+    for row, value in zip(rows.tolist(), values, strict=True):
+        if value is not None and column[row] is None:
+            column[row] = value
 
 
-def _set_integers(column: Ints, rows: Ints, values: list[int], strict: bool) -> None:
+def _set_integers(column: Ints, rows: Ints, values: list[object]) -> None:
     try:
         new = np.fromiter(values, np.int64, len(values))
     except OverflowError as error:

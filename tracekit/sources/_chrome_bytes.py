@@ -34,6 +34,9 @@ class TraceBytes(Protocol):
     def read(self, start: int, stop: int) -> bytes:
         """Bytes ``[start, stop)``; fewer at the end of the file. Nothing before the last ``forget`` is there."""
 
+    def reaches(self, size: int) -> bool:
+        """Whether there are at least ``size`` bytes."""
+
     def forget(self, before: int) -> None:
         """Nothing before this offset will be read again."""
 
@@ -80,6 +83,10 @@ class PlainBytes:
     def read(self, start: int, stop: int) -> bytes:
         """See ``TraceBytes.read``."""
         return os.pread(self._descriptor, max(0, stop - start), start)
+
+    def reaches(self, size: int) -> bool:
+        """See ``TraceBytes.reaches``."""
+        return os.fstat(self._descriptor).st_size >= size
 
     def forget(self, before: int) -> None:
         """See ``TraceBytes.forget``."""
@@ -176,6 +183,11 @@ class GzipBytes:
         """See ``TraceBytes.read``."""
         self._fill(stop)
         return bytes(memoryview(self._window)[start - self._window_start : max(start, stop) - self._window_start])
+
+    def reaches(self, size: int) -> bool:
+        """See ``TraceBytes.reaches``."""
+        self._fill(size)
+        return self._window_start + len(self._window) >= size
 
     def _fill(self, stop: int) -> None:
         while self._window_start + len(self._window) < stop and not self._inflater.ended:

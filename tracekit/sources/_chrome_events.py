@@ -37,6 +37,10 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     s: Raw = _NOTHING
 
 
+class NotStrict(Exception):  # noqa: N818 - a signal between two paths, not an error
+    """A value that the fast path does not take; the piece is read again, event by event."""
+
+
 class Loss(msgspec.Struct, array_like=True):
     """Events that were lost, repaired or changed for one reason."""
 

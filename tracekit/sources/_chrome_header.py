@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from tracekit.sources._chrome_bytes import TraceBytes
+from tracekit.sources._chrome_columns import LIMIT_NS
 from tracekit.sources._chrome_events import repaired, whole_number
-from tracekit.sources._chrome_rows import LIMIT_NS
 from tracekit.sources._chrome_split import Head, scan_head
 
 _FIRST_WINDOW = 1 << 18

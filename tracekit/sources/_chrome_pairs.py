@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from tracekit.sources._chrome_columns import coded
 from tracekit.sources._chrome_events import Report
 from tracekit.sources._chrome_phases import Mark
 from tracekit.sources._chrome_rows import PHASES, EventColumns, event_batch
@@ -72,8 +73,8 @@ class Pairs:
         rows = EventColumns(
             np.array([event_id for _, event_id, _ in spans], np.int64),
             np.array(phases, np.int32),
-            [m.name for m in marks],
-            [m.category for m in marks],
+            coded([m.name for m in marks]),
+            coded([m.category for m in marks]),
             np.array([m.pid for m in marks], np.int64),
             np.array([m.tid for m in marks], np.int64),
             np.array([m.at_ns for m in marks], np.int64),

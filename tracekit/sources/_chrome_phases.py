@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from tracekit.sources._chrome_args import NotStrict
-from tracekit.sources._chrome_events import ABSENT, Event, Report, whole_number
-from tracekit.sources._chrome_rows import (
+from tracekit.sources._chrome_columns import (
     LIMIT_NS,
-    PHASES,
     Coded,
-    EventColumns,
     Ints,
+    Mask,
+    Text,
     coded,
+    coded_letters,
     dictionary,
-    event_batch,
     ids,
     nanoseconds,
     small,
 )
+from tracekit.sources._chrome_events import ABSENT, Event, NotStrict, Report
+from tracekit.sources._chrome_rows import EventColumns, event_batch
 
 FLOW_PHASES = ("start", "step", "end")
 MARKS = frozenset("BEbneSTpF")
@@ -78,26 +79,73 @@ class Result:
     report: Report = field(default_factory=Report)
 
 
-class Columns(dict[str, Sequence[object]]):
-    """Events as one sequence per field of ``Event``, plus ``event_id``."""
+class Columns:
+    """Events as one array or sequence per field of ``Event``."""
 
-    @classmethod
-    def of(cls, events: Sequence[Event], first_id: int) -> Columns:
-        """Columns of events whose ids count up from ``first_id``."""
-        columns = cls(zip(Event.__struct_fields__, zip(*map(astuple, events), strict=True), strict=True))
-        columns["event_id"] = range(first_id, first_id + len(events))
-        return columns
+    def __init__(self, events: Sequence[Event], first_id: int) -> None:
+        ph, name, cat, pid, tid, self._ts, self._dur, self._args, self._id, bp, _ = zip(
+            *map(astuple, events), strict=True
+        )
+        count = len(events)
+        self._chosen: list[bool] | None = None
+        self.event_id: Ints = np.arange(first_id, first_id + count)
+        self.phase, self.name, self.category = coded_letters(ph), coded(name), coded(cat)
+        self.pid: Ints = np.fromiter(pid, np.int64, count)
+        self.tid: Ints = np.fromiter(tid, np.int64, count)
+        self._bp = bp
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Columns:
-        """The events where the mask is set."""
+    def __len__(self) -> int:
+        return len(self.event_id)
+
+    def where(self, mask: Mask) -> Columns:
+        """The events where the mask is set; may be asked of all events only, not of a choice."""
         if mask.all():
             return self
-        chosen = mask.tolist()
-        return Columns({name: list(compress(values, chosen)) for name, values in self.items()})
+        chosen = copy(self)
+        chosen._chosen = mask.tolist()
+        chosen.event_id, chosen.pid, chosen.tid = self.event_id[mask], self.pid[mask], self.tid[mask]
+        chosen.phase, chosen.name = self.phase.where(mask), self.name.where(mask)
+        chosen.category = self.category.where(mask)
+        return chosen
 
-    def integers(self, name: str) -> Ints:
-        """A field as an array."""
-        return np.fromiter(self[name], np.int64, len(self[name]))
+    def _of(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values if self._chosen is None else list(compress(values, self._chosen))
+
+    def times(self) -> Text:
+        """``ts`` as JSON text."""
+        return self._of(self._ts)
+
+    def durations(self) -> Text:
+        """``dur`` as JSON text."""
+        return self._of(self._dur)
+
+    def args(self) -> Text:
+        """``args`` as JSON text."""
+        return self._of(self._args)
+
+    def identities(self) -> Text:
+        """``id`` as JSON text."""
+        return self._of(self._id)
+
+    def bindings(self) -> Sequence[str | None]:
+        """``bp``."""
+        return self._of(self._bp)
+
+    def names(self) -> list[str]:
+        """``name``, decoded."""
+        return [str(self.name.values[code]) for code in self.name.codes.tolist()]
+
+    def categories(self) -> list[str | None]:
+        """``cat``, decoded."""
+        return [self.category.values[code] for code in self.category.codes.tolist()]
+
+    def phases(self) -> list[str]:
+        """``ph``, decoded."""
+        return [str(self.phase.values[code]) for code in self.phase.codes.tolist()]
+
+    def is_phase(self, letters: str) -> Mask:
+        """Which events have one of these phases."""
+        return np.array([str(value) in letters for value in self.phase.values])[self.phase.codes]
 
 
 @dataclass(frozen=True)
@@ -125,17 +173,14 @@ def sort_events(result: Result, events: Sequence[Event], positions: Sequence[int
     result.event_count = len(events)
     if not events:
         return
-    columns = Columns.of(events, result.start)
-    letters = coded(columns["ph"])  # type: ignore[arg-type]
-    _count(result, letters, coded(columns["cat"]))  # type: ignore[arg-type]
+    timed = None if positions is None else _timed(events, positions, result.report)
+    columns = Columns(events, result.start)
+    _count(result, columns.phase, columns.category)
     setting = Setting(base_ns, positions is None, result.start)
-    if positions is not None:
-        timed = _timed(events, positions, result.report)
-        columns, letters = Columns.of(events, result.start).where(timed), Coded(letters.values, letters.codes[timed])
-    routes = coded([ROUTES.get(str(letter), "other") for letter in letters.values])
-    of_event = routes.codes[letters.codes]
+    routes = coded([ROUTES.get(str(letter), "other") for letter in columns.phase.values])
+    of_event = routes.codes[columns.phase.codes]
     for code, name in enumerate(routes.values):
-        mask = of_event == code
+        mask = of_event == code if timed is None else (of_event == code) & timed
         if mask.any():
             _ROUTES[str(name)](result, columns.where(mask), setting)
 
@@ -148,7 +193,7 @@ def _count(result: Result, letters: Coded, categories: Coded) -> None:
         result.counts.append((letter, categories.values[code % width], int(counts[code])))
 
 
-def _timed(events: Sequence[Event], positions: Sequence[int], report: Report) -> npt.NDArray[np.bool_]:
+def _timed(events: Sequence[Event], positions: Sequence[int], report: Report) -> Mask:
     """Which events have the times that their phase needs; missing durations become zero."""
     kept = np.ones(len(events), np.bool_)
     for row, (event, position) in enumerate(zip(events, positions, strict=True)):
@@ -172,61 +217,62 @@ def _too_large(text: msgspec.Raw) -> bool:
 
 def _rows(result: Result, columns: Columns, setting: Setting) -> None:
     """Complete and instant events become rows; instants named ``[memory]`` become samples as well."""
-    if setting.strict and any(columns["id"]):
+    if setting.strict and any(map(len, columns.identities())):
         raise NotStrict("an id that belongs to the attributes")
-    instant = np.fromiter(map("X".__ne__, columns["ph"]), np.bool_, len(columns["ph"]))
-    start = nanoseconds(columns["ts"], strict=setting.strict)  # type: ignore[arg-type]
+    start = nanoseconds(columns.times(), strict=setting.strict)
+    complete = columns.is_phase("X")
+    spans = columns.durations() if complete.all() else list(compress(columns.durations(), complete.tolist()))
     duration = np.zeros(len(start), np.int64)
-    spans = columns.where(~instant)["dur"] if not instant.all() else []
-    duration[~instant] = nanoseconds(spans, strict=setting.strict)  # type: ignore[arg-type]
+    duration[complete] = nanoseconds(spans, strict=setting.strict)
     if (duration < 0).any():
         count = int((duration < 0).sum())
         reason = "`dur` is negative; the event ends where it starts"
         result.report.add("negative_duration", setting.position, reason, count)
         duration = np.maximum(duration, 0)
-    start += setting.base_ns
+    start = start + setting.base_ns
     rows = EventColumns(
-        columns.integers("event_id"),
-        instant.astype(np.int32),
-        columns["name"],  # type: ignore[arg-type]
-        columns["cat"],  # type: ignore[arg-type]
-        columns.integers("pid"),
-        columns.integers("tid"),
+        columns.event_id,
+        (~complete).astype(np.int32),
+        columns.name,
+        columns.category,
+        columns.pid,
+        columns.tid,
         start,
         start + duration,
-        columns["args"],  # type: ignore[arg-type]
+        columns.args(),
     )
     result.events = event_batch(rows, result.report, strict=setting.strict)
-    if instant.any():
-        memory = instant & np.fromiter(map("[memory]".__eq__, columns["name"]), np.bool_, len(start))
-        if memory.any():
-            _add_samples(result, _memory_samples(columns.where(memory), start[memory]))
+    if not complete.all() and "[memory]" in columns.name.values:
+        memory = ~complete & (columns.name.codes == columns.name.values.index("[memory]"))
+        chosen = memory.tolist()
+        _add_samples(result, _memory_samples(compress(rows.args, chosen), columns.pid[memory], start[memory]))
 
 
 def _flows(result: Result, columns: Columns, setting: Setting) -> None:
     """``s``, ``t`` and ``f`` become rows of ``tables.FLOWS``."""
-    named = np.fromiter(map(bool, columns["id"]), np.bool_, len(columns["id"]))
-    if not named.all():
-        missing = len(named) - int(named.sum())
+    identities = columns.identities()
+    if not all(map(len, identities)):
+        if setting.strict:
+            raise NotStrict("a flow without id")
+        missing = sum(not len(text) for text in identities)
         result.report.add("flow_without_id", setting.position, "a flow event without `id`", missing)
-        columns = columns.where(named)
-        if not named.any():
-            return
-    phase = np.fromiter(map("stf".index, columns["ph"]), np.int32, len(columns["ph"]))  # type: ignore[arg-type]
-    name, category, bind = (coded(columns[n]) for n in ("name", "cat", "bp"))  # type: ignore[arg-type]
-    binds = [None if v is None else v == "e" for v in bind.values]
-    result.flows = pa.RecordBatch.from_pydict(
+    named = np.fromiter(map(len, identities), np.int64, len(identities)) > 0
+    phases = np.array(["stf".find(str(letter)) for letter in columns.phase.values], np.int32)
+    bind = coded(columns.bindings())
+    binds = [None if value is None else value == "e" for value in bind.values]
+    batch = pa.RecordBatch.from_pydict(
         {
-            "flow_id": pa.array(_plain(columns["id"]), pa.large_string()),  # type: ignore[arg-type]
-            "category": dictionary(category.codes, category.values),
-            "name": dictionary(name.codes, name.values),
-            "phase": dictionary(phase, FLOW_PHASES),
-            "process_id": ids(columns.integers("pid")),
-            "thread_id": ids(columns.integers("tid")),
-            "at_ns": nanoseconds(columns["ts"], strict=setting.strict) + setting.base_ns,  # type: ignore[arg-type]
+            "flow_id": pa.array(_plain(identities), pa.large_string()),
+            "category": dictionary(columns.category.codes, columns.category.values),
+            "name": dictionary(columns.name.codes, columns.name.values),
+            "phase": dictionary(phases[columns.phase.codes], FLOW_PHASES),
+            "process_id": ids(columns.pid),
+            "thread_id": ids(columns.tid),
+            "at_ns": nanoseconds(columns.times(), strict=setting.strict) + setting.base_ns,
             "binds_enclosing": pa.array(binds, pa.bool_()).take(pa.array(bind.codes)),
         }
     )
+    result.flows = batch if named.all() else batch.filter(pa.array(named))
 
 
 def _plain(texts: Sequence[bytes]) -> list[str]:
@@ -249,28 +295,28 @@ Sample = tuple[str, int, int, int, float, str | None, str | None]
 """Counter, core, pid, time in ns, value, unit, attributes."""
 
 
-def _memory_samples(columns: Columns, at_ns: Ints) -> list[Sample]:
+def _memory_samples(args: Iterable[bytes], pids: Ints, at_ns: Ints) -> list[Sample]:
     """Allocator totals of PyTorch's ``[memory]`` instants; a device type of 0 is the CPU."""
     samples: list[Sample] = []
-    for args, pid, at in zip(columns["args"], columns["pid"], at_ns.tolist(), strict=True):
+    for text, pid, at in zip(args, pids.tolist(), at_ns.tolist(), strict=True):
         try:
-            found = _memory.decode(args)  # type: ignore[arg-type]
+            found = _memory.decode(text)
         except (msgspec.DecodeError, TypeError):
             continue
         core = found.device if found.device_type and found.device is not None else ABSENT
         for series, value in (("Total Allocated", found.allocated), ("Total Reserved", found.reserved)):
             if value is not None:
-                samples.append((f"[memory]/{series}", core, int(str(pid)), at, value, "B", None))
+                samples.append((f"[memory]/{series}", core, pid, at, value, "B", None))
     return samples
 
 
 def _counters(result: Result, columns: Columns, setting: Setting) -> None:
     """``C`` becomes one sample per numeric series; an ``id`` makes counters of one name distinct."""
-    at_ns = nanoseconds(columns["ts"], strict=setting.strict) + setting.base_ns  # type: ignore[arg-type]
+    at_ns = nanoseconds(columns.times(), strict=setting.strict) + setting.base_ns
     samples: list[Sample] = []
-    rows = zip(*(columns[n] for n in ("name", "id", "pid", "args")), at_ns.tolist(), strict=True)
+    rows = zip(columns.names(), columns.identities(), columns.pid.tolist(), columns.args(), at_ns.tolist(), strict=True)
     for name, identity, pid, args, at in rows:
-        counter = f"{name}[{_plain([identity])[0]}]" if identity else str(name)
+        counter = f"{name}[{_plain([identity])[0]}]" if len(identity) else name
         series, rest = _series(bytes(args))
         if not series:
             result.report.add("counter_without_value", setting.position, "a counter without a number in `args`")
@@ -333,26 +379,37 @@ _META = {
 
 def _metadata(result: Result, columns: Columns, setting: Setting) -> None:
     """``M`` becomes facts of a process or thread."""
-    for name, pid, tid, args in zip(*(columns[n] for n in ("name", "pid", "tid", "args")), strict=True):
+    rows = zip(columns.names(), columns.pid.tolist(), columns.tid.tolist(), columns.args(), strict=True)
+    for name, pid, tid, args in rows:
         if name not in _META:
             result.report.add("metadata_ignored", setting.position, f"metadata event `{name}` has no place")
             continue
         try:
-            value = getattr(_meta.decode(args or b"{}"), _META[str(name)])
+            value = getattr(_meta.decode(args if len(args) else b"{}"), _META[name])
         except (msgspec.DecodeError, TypeError):
             value = None
         if value is None:
             result.report.add("metadata_ignored", setting.position, f"metadata event `{name}` without its value")
             continue
-        result.threads.append(ThreadFact(int(str(pid)), int(str(tid)), str(name), value))
+        result.threads.append(ThreadFact(pid, tid, name, value))
 
 
 def _marks(result: Result, columns: Columns, setting: Setting) -> None:
     """Halves of events wait for their other half, which may be in another piece."""
-    at_ns = nanoseconds(columns["ts"], strict=setting.strict) + setting.base_ns  # type: ignore[arg-type]
-    known = (columns[n] for n in ("event_id", "ph", "name", "cat", "pid", "tid"))
-    texts = (list(map(_utf8, columns[n])) for n in ("id", "args"))  # type: ignore[arg-type]
-    result.marks += map(Mark._make, zip(*known, at_ns.tolist(), *texts, strict=True))
+    at_ns = nanoseconds(columns.times(), strict=setting.strict) + setting.base_ns
+    rows = zip(
+        columns.event_id.tolist(),
+        columns.phases(),
+        columns.names(),
+        columns.categories(),
+        columns.pid.tolist(),
+        columns.tid.tolist(),
+        at_ns.tolist(),
+        map(_utf8, columns.identities()),
+        map(_utf8, columns.args()),
+        strict=True,
+    )
+    result.marks += map(Mark._make, rows)
 
 
 def _utf8(text: bytes) -> str:
@@ -364,10 +421,8 @@ def _utf8(text: bytes) -> str:
 
 def _other(result: Result, columns: Columns, setting: Setting) -> None:
     """Object, sample, memory-dump and clock phases have no table; they are counted and noted."""
-    letters = coded(columns["ph"])  # type: ignore[arg-type]
-    for code, letter in enumerate(letters.values):
-        reason = f"phase `{letter}` has no place in the tables"
-        result.report.add("unsupported_phase", setting.position, reason, int((letters.codes == code).sum()))
+    for letter, count in Counter(columns.phases()).items():
+        result.report.add("unsupported_phase", setting.position, f"phase `{letter}` has no place in the tables", count)
 
 
 _ROUTES: Mapping[str, Callable[[Result, Columns, Setting], None]] = {
@@ -386,5 +441,3 @@ ROUTES: Mapping[str, str] = {
     "M": "metadata",
 }
 """Phase → route; anything else goes to ``other``."""
-
-__all__ = ["PHASES", "Columns", "Mark", "Result", "ThreadFact", "sort_events", "whole_number"]

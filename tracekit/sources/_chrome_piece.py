@@ -7,13 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
-from tracekit.sources._chrome_args import NotStrict
-from tracekit.sources._chrome_events import Event, tolerant
+from tracekit.sources._chrome_events import Event, NotStrict, tolerant
 from tracekit.sources._chrome_phases import Result, sort_events
 from tracekit.sources._chrome_split import walk
 
 Item = TypeVar("Item")
-Buffer = bytearray | bytes
+Buffer = memoryview | bytes
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -55,6 +54,11 @@ def read_piece(buffer: Buffer, piece: Piece) -> Result:
     return result
 
 
+def bracketed(body: bytes) -> bytes:
+    """The bytes of a piece as ``read_piece`` wants them."""
+    return b"[%b]" % body
+
+
 def _decode(decoder: msgspec.json.Decoder[list[Item]], buffer: Buffer) -> tuple[list[Item] | None, int | None]:
     """Items of the array in ``buffer``, and the position of its ``]`` if that is not the last byte."""
     closing = None
@@ -67,7 +71,7 @@ def _decode(decoder: msgspec.json.Decoder[list[Item]], buffer: Buffer) -> tuple[
             if trailing is None or closing is not None:
                 break
             # msgspec names the byte behind the first character that follows the array.
-            closing = buffer.rfind(b"]", 0, int(trailing[1]) - 1)
+            closing = bytes(view[: int(trailing[1]) - 1]).rfind(b"]")
     return None, None
 
 
@@ -77,10 +81,10 @@ def _decode_loosely(buffer: Buffer, piece: Piece, result: Result) -> tuple[list[
     events: list[Event] = []
     positions: list[int] = []
     if items is not None:
-        position = 1
+        whole, position = bytes(buffer), 1
         for item in items:
             text = bytes(item)
-            position = buffer.find(text, position)
+            position = whole.find(text, position)
             events += tolerant(text, piece.start + position - 1, result.report)
             positions += [piece.start + position - 1] * (len(events) - len(positions))
             position += len(text)

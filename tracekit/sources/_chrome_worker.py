@@ -1,6 +1,6 @@
 """Worker processes for large traces, started as plain subprocesses so that any main program can have them.
 
-A worker inherits the open file (or is sent the bytes of each piece), reads pieces and sends back Arrow batches.
+What they are asked and answer stands in ``_chrome_wire``.
 """
 
 from __future__ import annotations
@@ -8,45 +8,20 @@ from __future__ import annotations
 import gc
 import os
 import queue
-import signal
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import IO, Protocol
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
-from tracekit.sources._chrome_events import Loss, Report
-from tracekit.sources._chrome_phases import Mark, Result, ThreadFact
-from tracekit.sources._chrome_piece import Piece, read_piece
+from tracekit.sources._chrome_phases import Result
+from tracekit.sources._chrome_piece import Piece, bracketed, read_piece
+from tracekit.sources._chrome_wire import ask
 
-_CODE = (
-    "import sys; sys.path[:] = sys.argv[2:]; from tracekit.sources._chrome_worker import main; main(int(sys.argv[1]))"
-)
-
-
-class Header(msgspec.Struct, array_like=True):
-    """Everything of a ``Result`` but its batches, and how long those are as Arrow IPC streams."""
-
-    start: int
-    state: str
-    stop: int
-    event_count: int
-    marks: list[Mark]
-    threads: list[ThreadFact]
-    counts: list[tuple[str, str | None, int]]
-    losses: list[Loss]
-    labels: list[tuple[int, int, str | None, str | None]]
-    lengths: list[int]
-
-
-class Task(msgspec.Struct, array_like=True):
-    """A piece to read; ``sent`` bytes of it follow, or -1 if the worker reads the file itself."""
-
-    piece: Piece
-    sent: int
+_CODE = "import sys; sys.path[:] = sys.argv[2:]; from tracekit.sources._chrome_wire import main; main(int(sys.argv[1]))"
 
 
 class Pending(Protocol):
@@ -69,11 +44,6 @@ class Pool(Protocol):
 
     def submit(self, piece: Piece, body: bytes | None) -> Pending:
         """Start on a piece; ``body`` is its bytes, needed unless the pool can read the file itself."""
-
-
-def bracketed(body: bytes) -> bytes:
-    """The bytes of a piece as ``read_piece`` wants them."""
-    return b"[%b]" % body
 
 
 class Inline:
@@ -131,8 +101,10 @@ class Workers:
     def _run(self, piece: Piece, body: bytes | None) -> Result:
         process = self._idle.get()
         try:
-            return _ask(process, piece, body)
-        except (OSError, EOFError, ValueError, msgspec.DecodeError, pa.ArrowException):
+            if process.stdin is None or process.stdout is None:
+                raise EOFError
+            return ask(process.stdin, process.stdout, piece, body)
+        except (OSError, EOFError, ValueError, msgspec.DecodeError, pa.ArrowInvalid):
             # Killed, or could not be started: the piece is read here, and the next ones too.
             process.kill()
             if body is None and self._descriptor is not None:
@@ -152,95 +124,4 @@ def _start(descriptor: int | None) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         pass_fds=inherited,
         env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
-
-
-def _ask(process: subprocess.Popen[bytes], piece: Piece, body: bytes | None) -> Result:
-    if process.stdin is None or process.stdout is None:
-        raise EOFError
-    _send(process.stdin, msgspec.msgpack.encode(Task(piece, -1 if body is None else len(body))), body or b"")
-    header = msgspec.msgpack.decode(_receive(process.stdout), type=Header)
-    events, flows, samples = (_batch(_exactly(process.stdout, n)) if n else None for n in header.lengths)
-    report = Report(
-        {loss.code: loss for loss in header.losses}, {(pid, tid): (p, t) for pid, tid, p, t in header.labels}
-    )
-    return Result(
-        header.start,
-        header.state,
-        header.stop,
-        header.event_count,
-        events,
-        flows,
-        samples,
-        header.marks,
-        header.threads,
-        header.counts,
-        report,
-    )
-
-
-def _send(pipe: IO[bytes], header: bytes, *bodies: bytes | pa.Buffer) -> None:
-    pipe.write(len(header).to_bytes(8, "little") + header)
-    for body in bodies:
-        pipe.write(body)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> bytes:
-    return _exactly(pipe, int.from_bytes(_exactly(pipe, 8), "little"))
-
-
-def _exactly(pipe: IO[bytes], length: int) -> bytes:
-    data = pipe.read(length)
-    if len(data) < length:
-        raise EOFError
-    return data
-
-
-def _batch(data: bytes) -> pa.RecordBatch:
-    return pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch()
-
-
-def _stream(batch: pa.RecordBatch | None) -> pa.Buffer:
-    if batch is None:
-        return pa.py_buffer(b"")
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def main(descriptor: int) -> None:
-    """Serve pieces on standard input and output until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.disable()
-    pa.set_cpu_count(1)
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while True:
-        try:
-            task = msgspec.msgpack.decode(_receive(requests), type=Task)
-            body = _exactly(requests, task.sent) if task.sent >= 0 else b""
-        except EOFError:
-            return
-        piece = task.piece
-        if task.sent < 0:
-            body = os.pread(descriptor, piece.stop - piece.start, piece.start)
-        result = read_piece(bracketed(body), piece)
-        del body
-        streams = [_stream(batch) for batch in (result.events, result.flows, result.samples)]
-        _send(answers, msgspec.msgpack.encode(_header(result, streams)), *streams)
-
-
-def _header(result: Result, streams: list[pa.Buffer]) -> Header:
-    return Header(
-        result.start,
-        result.state,
-        result.stop,
-        result.event_count,
-        result.marks,
-        result.threads,
-        result.counts,
-        list(result.report.losses.values()),
-        [(pid, tid, p, t) for (pid, tid), (p, t) in result.report.labels.items()],
-        [stream.size for stream in streams],
     )

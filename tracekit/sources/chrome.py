@@ -27,8 +27,8 @@ from tracekit.sources._chrome_summary import Summary
 from tracekit.sources._chrome_worker import Inline, Pending, Pool, Workers
 from tracekit.sources.base import Artifact, Sink, Source
 
-_SMALL = 2 * PIECE
-"""Traces up to this size are read in this process."""
+_SMALL = 6 * PIECE
+"""Traces below this size are read in this process: two workers take longer to start than to read them."""
 _MOST_WORKERS = 4
 _ID_LIMIT = 2**40
 
@@ -59,7 +59,7 @@ def read_with(artifact: Artifact, sink: Sink, workers: int) -> None:
     try:
         with ExitStack() as stack:
             pool: Pool = Inline()
-            if workers and len(data.read(0, _SMALL)) == _SMALL:
+            if workers and data.reaches(_SMALL):
                 pool = stack.enter_context(Workers(workers, data.fileno))
             _Reading(artifact, sink, data, pool).run()
     finally:
