@@ -13,17 +13,18 @@ PACKAGE = ROOT / "tracekit"
 LAYERS = {
     "_version": 0, "errors": 0,
     "tables": 1,
-    "intervals": 2, "nesting": 2, "archive": 2,
-    "sources": 3, "clock": 3, "links": 3, "unpack": 3, "unzip": 3, "inflate": 3, "recognise": 3, "walk": 3,
-    "metrics": 4, "sink": 4, "discover": 4,
-    "ingestion": 5, "doctor": 5, "comparison": 5, "query": 5, "export": 5, "report": 5,
-    "profile": 6,
-    "batch": 7,
-    "cli": 8, "__main__": 9, "__init__": 10,
+    "intervals": 1, "archive": 2,
+    "activity": 2, "calls": 2, "stacks": 2, "nesting": 2, "significance": 2,
+    "sources": 3, "sessions": 4, "captures": 5, "clock": 3, "links": 3, "unpack": 3, "unzip": 3, "inflate": 3, "recognise": 3, "walk": 4,
+    "metrics": 4, "sink": 4, "discover": 5,
+    "ingestion": 6, "doctor": 5, "comparison": 5, "baseline": 6, "gate": 6, "export": 7, "report": 7,
+    "profile": 7,
+    "query": 8, "remote": 8, "trend": 8, "batch": 9,
+    "cli": 10, "__main__": 11, "__init__": 12,
 }  # fmt: skip
 SIBLINGS = ("sources", "metrics", "cli")
 """Files of these packages never import one another, except what the package shares."""
-SHARED = {"base", "output", "devices"}
+SHARED = {"base", "output", "sides"}
 
 
 def modules() -> list[Path]:

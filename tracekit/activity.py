@@ -12,6 +12,12 @@ COPY_KINDS = ("copy_in", "copy_out", "copy")
 BLOCKING_OPS = ("aten::item", "aten::_local_scalar_dense")
 """Operators that block until a value has come back from the device."""
 
+_COMPILATION = (
+    r"(?i)_dynamo/convert_frame|_inductor/compile_fx|neuronx?[-_]?cc\b|neuron::compile|xla.*compil"
+    r"|\bcompil(e|ing|ation)\b"
+)
+"""Names of host events that compile: frames of torch.compile, and what compilers call themselves."""
+
 _LANE, _KIND = pl.col("lane"), pl.col("kind")
 _PRIMARY = pl.col("is_primary")
 _IS_WAIT = _LANE.is_in(["dispatch", "runtime"]) & (_KIND == "sync")
@@ -55,3 +61,13 @@ def host_waits(events: pl.LazyFrame) -> pl.LazyFrame:
     """Calls that block the host until the device has got somewhere, and operators known to."""
     is_blocking_op = (_LANE == "dispatch") & (_KIND == "op") & pl.col("name").is_in(BLOCKING_OPS)
     return events.filter(_PRIMARY & (_IS_WAIT | is_blocking_op))
+
+
+def compilations(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Host events whose name says that something is compiled."""
+    return events.filter(_PRIMARY & (_LANE == "dispatch") & pl.col("name").str.contains(_COMPILATION))
+
+
+def model_loads(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Loads of a compiled model onto the device."""
+    return events.filter(_PRIMARY & (_KIND == "model") & (pl.col("name") == "model_load"))

@@ -200,7 +200,7 @@ def _executions(inputs: Inputs) -> pl.LazyFrame:
 def _host(inputs: Inputs, by: list[str]) -> pl.LazyFrame:
     """Self CPU time of operators, by ``by`` (step and name)."""
     ops = METRICS["ops"].compute(inputs, {**_defaults("ops"), "per": "step"})
-    return ops.group_by(by).agg(host_ns=pl.col("self_cpu_ns").sum())
+    return ops.filter(pl.col("kind") == "op").group_by(by).agg(host_ns=pl.col("self_cpu_ns").sum())
 
 
 def _ops(inputs: Inputs, count: int) -> pl.DataFrame:

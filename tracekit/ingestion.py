@@ -17,7 +17,7 @@ import xxhash
 from tracekit import archive as store
 from tracekit import clock, links, tables
 from tracekit._version import __version__
-from tracekit.discover import Discovery, discover
+from tracekit.discover import Discovery, artifact_rows, discover
 from tracekit.errors import SourceError
 from tracekit.sink import FRAMEWORK_LANES, ArtifactSink, Staging
 from tracekit.sources import SOURCES, source
@@ -232,7 +232,7 @@ def _derive(found: Discovery, staging: Staging, labels: Mapping[str, str]) -> di
         tables.LINKS: linked.links,
         tables.CHAINS: linked.chains,
         tables.NOTES: notes,
-        tables.ARTIFACTS: _artifact_rows(found),
+        tables.ARTIFACTS: artifact_rows(found.artifacts),
     }
     return {table.name: staging.write_frame(table, frame) for table, frame in frames.items()}
 
@@ -246,12 +246,6 @@ def _labelled(sessions: pl.DataFrame, labels: Mapping[str, str]) -> pl.DataFrame
         for text in sessions["labels_json"].to_list()
     ]
     return sessions.with_columns(labels_json=pl.Series(merged, dtype=pl.String))
-
-
-def _artifact_rows(found: Discovery) -> pl.DataFrame:
-    names = {"path": "label"}
-    rows = [{n: getattr(a, names.get(n, n)) for n in tables.ARTIFACTS.names} for a in found.artifacts]
-    return tables.ARTIFACTS.rows(rows)
 
 
 def _manifest(
@@ -287,7 +281,7 @@ def _device_tables(found: Discovery) -> dict[str, list[str]]:
     """Neuron Explorer's device tables by name, where they lie: they are queried in place, never copied."""
     tables_by_name: dict[str, list[str]] = {}
     for artifact in sorted(found.artifacts, key=lambda a: a.label):
-        if artifact.role == "device_table":
+        if artifact.role == "device_table" and not artifact.problem:
             name = re.sub(r"_\d+$", "", artifact.path.stem)
             tables_by_name.setdefault(name, []).append(str(artifact.path.resolve()))
     return tables_by_name

@@ -11,16 +11,14 @@ from rich.console import Console
 from tracekit.cli.output import (
     chosen_scope,
     console,
-    duration,
     emit,
-    open_for_command,
     print_table,
     printable,
     ratio,
     scope_options,
 )
-from tracekit.comparison import OPS, REPLACED, TOTALS, Comparison, Side, diff, side
-from tracekit.profile import Scope
+from tracekit.cli.sides import amount, as_json, headline, markdown, open_side
+from tracekit.comparison import OPS, REPLACED, TOTALS, Comparison, diff
 
 _EPILOG = """\b
 Examples:
@@ -28,17 +26,6 @@ Examples:
   tracekit diff baseline.json after/ --format markdown    for a pull request
   tracekit diff runs/profile=a runs/profile=b --format json
 """
-_HEADLINE = ("device_time", "host_time", "window", "executions", "operators", "gap")
-
-
-def open_side(path: Path, cache: Path | None, scope: Scope) -> Side:
-    """One side of a comparison: a baseline file, or anything that can be analysed."""
-    from tracekit import baseline
-
-    if baseline.is_baseline(path):
-        return baseline.from_json(path)
-    profile = open_for_command(path, None, cache)
-    return side(profile.id, profile.inputs(scope))
 
 
 @click.command(epilog=_EPILOG)
@@ -96,73 +83,6 @@ def _write(text: str, output: Path | None) -> None:
         output.write_text(text + "\n", encoding="utf-8")
 
 
-def as_json(compared: Comparison) -> str:
-    """All tables of a comparison as one JSON object."""
-    import json
-
-    document = {
-        "a": compared.a.name,
-        "b": compared.b.name,
-        "totals": compared.totals.to_dicts(),
-        "ops": compared.ops.to_dicts(),
-        "replaced": compared.replaced.to_dicts(),
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False)
-
-
-def amount(row: dict[str, object], column: str) -> str:
-    """A value of ``TOTALS`` for people, in its unit."""
-    value = float(str(row[column]))
-    return f"{value:,.6g}" if row["unit"] == "count" else duration(value)
-
-
-def headline(compared: Comparison) -> list[str]:
-    """The answer in a few lines: the main measures and what was replaced."""
-    lines = []
-    for measure in _HEADLINE:
-        row = compared.total(measure)
-        if row["a"] == 0 and row["b"] == 0:
-            continue
-        name = measure.replace("_", " ")
-        if row["verdict"] == "same":
-            lines.append(f"{name}: {amount(row, 'a')}, no change")
-            continue
-        share = f" ({_signed(row['change_ratio'])})" if row["change_ratio"] is not None else ""
-        lines.append(f"{name}: {amount(row, 'a')} → {amount(row, 'b')}{share}{_claim(row)}")
-    return lines + replacements(compared)
-
-
-def replacements(compared: Comparison) -> list[str]:
-    """``6 executions → 1: …`` for every run of executions that became another."""
-    lines = []
-    for row in compared.replaced.head(5).iter_rows(named=True):
-        went, came = counted_names(row["a_names"]), counted_names(row["b_names"])
-        times = f"{duration(row['a_device_ns'])} → {duration(row['b_device_ns'])}"
-        lines.append(
-            f"{row['a_executions']} executions → {row['b_executions']} ({times}): {went or 'none'} → {came or 'none'}"
-        )
-    return lines
-
-
-def counted_names(names: list[str]) -> str:
-    """``3 × aten::mul, aten::mean``: names in order of appearance with how often."""
-    unique = list(dict.fromkeys(names))
-    shown = [f"{names.count(n)} × {n}" if names.count(n) > 1 else n for n in unique[:8]]
-    return printable(", ".join(shown)) + (f", … {len(unique) - 8} more" if len(unique) > 8 else "")
-
-
-def _signed(value: object) -> str:
-    return f"{100 * float(str(value)):+.1f} %".replace("-", "−")
-
-
-def _claim(row: dict[str, object]) -> str:
-    if row["verdict"] == "unproven":
-        return " [too few samples to tell from noise]"
-    if row["verdict"] == "noise":
-        return f" [noise, p = {row['p_value']:.2g}]"
-    return f" [p = {row['p_value']:.2g}]" if row["p_value"] is not None else ""
-
-
 def _show(out: Console, compared: Comparison) -> None:
     per_step = " per step" if compared.a.per_step and compared.b.per_step else ""
     out.print(f"{printable(compared.a.name)} → {printable(compared.b.name)}{per_step}", style="bold")
@@ -187,22 +107,3 @@ def _show(out: Console, compared: Comparison) -> None:
     if not has_device:
         ops = ops.sort(pl.col("host_change_ns").abs(), descending=True)
     print_table(out, ops, OPS, title="Operators that changed", columns=columns if has_device else host, limit=20)
-
-
-def markdown(compared: Comparison) -> str:
-    """The comparison for a pull request."""
-    lines = [f"### tracekit: `{compared.a.name}` → `{compared.b.name}`", ""]
-    lines += [f"- {line}" for line in headline(compared)]
-    lines += ["", "| measure | before | after | change | | verdict |", "| --- | ---: | ---: | ---: | ---: | --- |"]
-    for row in compared.totals.iter_rows(named=True):
-        if row["a"] or row["b"]:
-            share = _signed(row["change_ratio"]) if row["change_ratio"] is not None else ""
-            cells = (row["measure"], amount(row, "a"), amount(row, "b"), amount(row, "change"), share, row["verdict"])
-            lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "| operator | | executions | device time | change |", "| --- | --- | ---: | ---: | ---: |"]
-    for row in compared.ops.filter(pl.col("status") != "same").head(20).iter_rows(named=True):
-        executions = f"{row['a_executions']:,.6g} → {row['b_executions']:,.6g}"
-        times = f"{duration(row['a_device_ns'])} → {duration(row['b_device_ns'])}"
-        name = printable(row["name"]).replace("|", "\\|").replace("`", "'")
-        lines.append(f"| `{name}` | {row['status']} | {executions} | {times} | {duration(row['device_change_ns'])} |")
-    return "\n".join(lines)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from tracekit import gate
-from tracekit.cli.diff import open_side, replacements
 from tracekit.cli.output import chosen_scope, console, scope_options
+from tracekit.cli.sides import open_side, replacements
 from tracekit.comparison import diff
 from tracekit.errors import QueryError
 

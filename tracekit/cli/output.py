@@ -52,6 +52,16 @@ def duration(ns: int | float | None) -> str:
     return f"{ns / 1e9:,.2f} s"
 
 
+def change(before: float, after: float) -> str:
+    """Two durations in one unit, that of the smaller one: ``2,355.0 → 403.3 µs``."""
+    smaller = min((abs(v) for v in (before, after) if v), default=0)
+    for limit, unit, name in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
+        if smaller < limit:
+            digits = 0 if unit == 1 else 1
+            return f"{before / unit:,.{digits}f} → {after / unit:,.{digits}f} {name}"
+    raise AssertionError
+
+
 def size(value: int | float | None) -> str:
     """Bytes for people: ``12.3 MB`` (powers of ten); empty for null."""
     if value is None:

@@ -8,7 +8,20 @@ from collections.abc import Iterator, Mapping
 from tracekit.errors import TracekitError
 from tracekit.metrics.base import Metric
 
-_NAMES = ("steps", "devices", "split", "gaps", "work", "counts", "copies", "waits", "advice")
+_NAMES = (
+    "steps",
+    "devices",
+    "split",
+    "gaps",
+    "ops",
+    "work",
+    "counts",
+    "collectives",
+    "copies",
+    "waits",
+    "queue",
+    "advice",
+)
 
 
 class _Metrics(Mapping[str, Metric]):

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from tracekit import activity, intervals
+from tracekit.metrics import metric
 from tracekit.metrics.base import Inputs, Metric, OptionValue
-from tracekit.metrics.copies import copies
-from tracekit.metrics.gaps import gaps
-from tracekit.metrics.steps import COMPILATION
 from tracekit.tables import Column, Table
 
 ADVICE = Table(
@@ -90,6 +88,12 @@ def advice(inputs: Inputs) -> pl.LazyFrame:
     """
     found = pl.concat([ADVICE.conform(rule(inputs)) for rule in RULES]).filter(pl.col("at_stake_ns") > 0)
     return found.sort("session", "at_stake_ns", "finding", "subject", descending=[False, True, False, False])
+
+
+def _result(name: str, inputs: Inputs) -> pl.LazyFrame:
+    """Another metric with its defaults: findings rest on the numbers that people see."""
+    chosen = metric(name)
+    return chosen.compute(inputs, {option.name: option.default for option in chosen.options})
 
 
 def _executions(inputs: Inputs) -> pl.LazyFrame:
@@ -201,7 +205,7 @@ def _host_bound(inputs: Inputs) -> pl.LazyFrame:
     """Idle time in which the device waited for the host to dispatch."""
     late = pl.col("not_dispatched_ns") + pl.col("dispatching_ns")
     window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-    found = gaps(inputs.events, inputs.chains, inputs.scope).with_columns(_late=late).filter(pl.col("_late") > 0)
+    found = _result("gaps", inputs).with_columns(_late=late).filter(pl.col("_late") > 0)
     worst = pl.col("after_name").filter(pl.col("_late") == pl.col("_late").max()).first()
     summed = found.group_by("session").agg(
         at_stake_ns=pl.col("_late").sum(),
@@ -235,7 +239,7 @@ def _host_bound(inputs: Inputs) -> pl.LazyFrame:
 
 def _scalar_copies(inputs: Inputs) -> pl.LazyFrame:
     """A scalar that is copied in every step."""
-    repeated = copies(inputs).filter("is_repeated_scalar")
+    repeated = _result("copies", inputs).filter("is_repeated_scalar")
     small = activity.copies(inputs.events).filter(pl.col("moved_bytes") <= 16)
     ids = small.group_by("session", direction="kind").agg(evidence_ids=pl.col("event_id").sort().head(_EVIDENCE))
     return repeated.join(ids, on=["session", "direction"]).select(
@@ -291,11 +295,9 @@ def _synchronisation(inputs: Inputs) -> pl.LazyFrame:
 
 def _recompilation(inputs: Inputs) -> pl.LazyFrame:
     """Compilations and model loads inside the measured windows."""
-    primary = inputs.events.filter("is_primary")
-    compiles = (pl.col("lane") == "dispatch") & pl.col("name").str.contains(COMPILATION)
-    loads = (pl.col("kind") == "model") & (pl.col("name") == "model_load")
     columns = ("session", "event_id", "start_ns", "end_ns")
-    inside = intervals.clip(primary.filter(compiles | loads).select(columns), inputs.scope.drop("step"), ["session"])
+    preparing = pl.concat([activity.compilations(inputs.events), activity.model_loads(inputs.events)]).select(columns)
+    inside = intervals.clip(preparing, inputs.scope.drop("step"), ["session"])
     counted = inside.group_by("session").agg(
         occurrence_count=pl.col("event_id").n_unique().cast(pl.Int64),
         evidence_ids=pl.col("event_id").unique().sort().head(_EVIDENCE),

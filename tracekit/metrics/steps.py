@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from tracekit import intervals
+from tracekit import activity, intervals
 from tracekit.errors import TracekitError
 from tracekit.metrics.base import SCOPE, Inputs, Metric, OptionValue
 from tracekit.tables import Column, Table
@@ -37,10 +37,6 @@ STEPS = Table(
 )
 
 _STEP = r"^ProfilerStep#(\d+)$"
-COMPILATION = (
-    r"(?i)_dynamo/convert_frame|_inductor/compile_fx|neuronx?[-_]?cc\b|neuron::compile|xla.*compil"
-    r"|\bcompil(e|ing|ation)\b"
-)
 _WARMUP_STEPS = 32
 """Steps at the start of a session that may be warm-up."""
 _LATER_STEPS = 3
@@ -83,13 +79,13 @@ def _found(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def _with_cause(found: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     """Add ``_loaded`` and ``_compiled``: the reason, where such an event starts inside the step."""
-    primary = events.filter("is_primary").select("session", "lane", "kind", "name", "start_ns")
-    causes = {
-        "_loaded": primary.filter((pl.col("kind") == "model") & (pl.col("name") == "model_load")),
-        "_compiled": primary.filter((pl.col("lane") == "dispatch") & pl.col("name").str.contains(COMPILATION)),
-    }
-    for column, reason in (("_loaded", "model_load"), ("_compiled", "compilation")):
-        hits = intervals.within(causes[column], found.select("session", "step", "start_ns", "end_ns"), ["session"])
+    windows = found.select("session", "step", "start_ns", "end_ns")
+    causes = (
+        ("_loaded", "model_load", activity.model_loads(events)),
+        ("_compiled", "compilation", activity.compilations(events)),
+    )
+    for column, reason, rows in causes:
+        hits = intervals.within(rows.select("session", "start_ns"), windows, ["session"])
         flag = hits.select("session", "step").unique().with_columns(pl.lit(reason).alias(column))
         found = found.join(flag, on=["session", "step"], how="left")
     return found
