@@ -310,15 +310,12 @@ class Session:
     def _set_compile_variables(self) -> None:
         if not self.options.compile_debug:
             return
-        late = [name for name in COMPILE_TIME_VARIABLES if os.environ.get(name, "0") == "0"]
-        os.environ.update(dict.fromkeys(late, "1"))
-        if late and "torch_neuronx" in sys.modules:
-            message = (
-                f"{', '.join(late)} set now: they act when a graph is compiled. Graphs that are compiled already, "
-                "or come from the cache, keep their old names: set them before the program starts, and "
-                "clear the cache"
-            )
-            warn(message)
+        os.environ.update(dict.fromkeys(COMPILE_TIME_VARIABLES, "1"))
+        too_late = "; torch_neuronx is imported already, so set them before the program" if _is_neuron_loaded() else ""
+        warn(
+            f"{', '.join(COMPILE_TIME_VARIABLES)} are set: they act when a graph is compiled. Graphs that are "
+            f"compiled already, or come from the NEFF cache, keep their short names{too_late}"
+        )
 
     def _warn_at_start(self, free: int) -> None:
         assert self._device is not None
@@ -377,6 +374,10 @@ class Session:
         """Without missing ranks: while a job ends, the others may not be done."""
         findings = self.report.findings if self.report else []
         return [finding for finding in findings if finding.code != "rank-missing"]
+
+
+def _is_neuron_loaded() -> bool:
+    return "torch_neuronx" in sys.modules
 
 
 def _interruption_of(exception: BaseException) -> str | None:

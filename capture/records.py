@@ -44,12 +44,12 @@ def make_manifest(
 
 def _versions() -> manifest.Section:
     torch = devices.import_torch()
-    return {
-        "python": sys.version.split()[0],
-        "torch": str(torch.__version__),
-        **host.neuron_versions(),
-        "cuda": torch.version.cuda,
-    }
+    neuron_versions = host.neuron_versions()
+    loaded = getattr(sys.modules.get("torch_neuronx"), "__version__", None)
+    if neuron_versions["torch_neuronx"] is None and loaded is not None:
+        neuron_versions["torch_neuronx"] = str(loaded)
+    versions: manifest.Section = {"python": sys.version.split()[0], "torch": str(torch.__version__)}
+    return {**versions, **neuron_versions, "cuda": torch.version.cuda}
 
 
 def _schedule_section(options: Options) -> manifest.Section:

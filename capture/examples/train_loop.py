@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 
 import capture
+from capture import devices
 
 
 def find_device() -> str:
@@ -60,8 +61,7 @@ def show_overhead(step: Callable[[], None]) -> None:
         "+ memory": {"profile_memory": True},
         "+ stacks": {"with_stack": True},
     }
-    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    bare = statistics.median(step_times_ms(step, 30, synchronize))
+    bare = statistics.median(step_times_ms(step, 30, devices.detect().synchronize))
     print(f"{'not captured':<16} {bare:8.3f} ms/step")
     for name, options in settings.items():
         with capture.session("overhead", wait=0, warmup=2, active=20, check=False, **options) as session:

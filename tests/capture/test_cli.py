@@ -33,6 +33,9 @@ def test_rmsnorm_study_as_a_newcomer_types_it(workplace: Workplace) -> None:
     assert "tracekit diff profiles/rmsnorm/naive profiles/rmsnorm/rms_norm" in done.stdout
     assert "check: everything is there" in done.stderr
     assert "next: tracekit analyze profiles" in done.stderr
+    analysed = workplace.python("-m", "tracekit", "analyze", "profiles/rmsnorm/naive", "--cache", "cache")
+    assert analysed.returncode == 0, analysed.stderr
+    assert "No device work in this capture" in analysed.stdout and "aten::mean" in analysed.stdout
 
 
 @pytest.mark.torch

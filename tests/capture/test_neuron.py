@@ -83,6 +83,22 @@ def test_all_modes(workplace: Workplace) -> None:
 
 
 @pytest.mark.torch
+def test_compile_time_variables_are_set_and_said_to_act_at_compile_time(workplace: Workplace) -> None:
+    code = (
+        steps("compile_debug=True")
+        + """
+    import os
+    assert [os.environ[n] for n in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "NEURON_FRAMEWORK_DEBUG")] == ["1", "1", "1"]
+"""
+    )
+    done = workplace.python(workplace.script(code), standin="new")
+    assert done.returncode == 0, done.stderr
+    assert "act when a graph is compiled" in done.stderr and "imported already" in done.stderr
+    (record,) = workplace.manifests()
+    assert record.env["XLA_IR_DEBUG"] == "1" and record.options["compile_debug"] is True
+
+
+@pytest.mark.torch
 def test_inspect_variable_conflicts_with_the_profiler(workplace: Workplace) -> None:
     script = workplace.script(steps(""))
     done = workplace.command(
