@@ -106,28 +106,31 @@ def _offset(first: pl.DataFrame, other: pl.DataFrame, speaker: pl.DataFrame) -> 
     """One row: the offset at which most ends of ``other`` coincide with ends of ``first``."""
     steps = set(first["step"].drop_nulls()) & set(other["step"].drop_nulls())
     key = ["name", "step"] if steps else ["name"]
-    pairs = first.join(other, on=key, suffix="_other").select(apart=pl.col("end_ns") - pl.col("end_ns_other"))
-    pairs = pairs.filter(pl.col("apart").abs() <= _LARGEST_OFFSET_NS).sort("apart")
+    left, right = (f.with_columns(pl.int_range(pl.len()).alias("row")) for f in (first, other))
+    pairs = left.join(right, on=key, suffix="_other").with_columns(apart=pl.col("end_ns") - pl.col("end_ns_other"))
+    pairs = pairs.filter(pl.col("apart").abs() <= _LARGEST_OFFSET_NS).select("apart", "row", "row_other").sort("apart")
     agreeing = _densest(pairs)
-    limit = max(_FEWEST_MATCHES, _CHANCE * _by_chance(pairs))
-    matched = min(agreeing.height, first.height, other.height)
-    if matched < limit:
-        nothing = {"clock_method": "none", "clock_offset_ns": None, "clock_residual_ns": None, "matched": 0}
+    matched = agreeing.height
+    if matched < max(_FEWEST_MATCHES, _CHANCE * _by_chance(pairs)):
+        absent = pl.lit(None, dtype=pl.Int64)
         return _same_clock(speaker).with_columns(
-            **{n: pl.lit(v, dtype=_same_clock(speaker).schema[n]) for n, v in nothing.items()}
+            clock_method=pl.lit("none"), clock_offset_ns=absent, clock_residual_ns=absent
         )
-    offset = pl.Series(agreeing["apart"]).quantile(0.5, interpolation="nearest")
-    apart = (agreeing["apart"] - int(offset or 0)).abs().max()
+    offset = int(agreeing["apart"].quantile(0.5, interpolation="nearest") or 0)
+    apart = (agreeing["apart"] - offset).abs().max()
     return _same_clock(speaker).with_columns(
         clock_method=pl.lit("collectives"),
-        clock_offset_ns=pl.lit(int(offset or 0), dtype=pl.Int64),
+        clock_offset_ns=pl.lit(offset, dtype=pl.Int64),
         clock_residual_ns=pl.lit(apart, dtype=pl.Int64),
         matched=pl.lit(matched, dtype=pl.Int64),
     )
 
 
 def _densest(pairs: pl.DataFrame) -> pl.DataFrame:
-    """The differences inside the window of the tolerance's width that holds the most; the smallest of equals."""
+    """The differences inside the window of the tolerance's width that holds the most; the smallest of equals.
+
+    Each collective is used once, with the partner nearest to the middle of the window.
+    """
     if pairs.is_empty():
         return pairs
     windows = pairs.with_columns(
@@ -135,7 +138,11 @@ def _densest(pairs: pl.DataFrame) -> pl.DataFrame:
     )
     best = windows.sort("inside", pl.col("apart").abs(), descending=[True, False]).head(1)
     low = int(best["apart"][0])
-    return pairs.filter(pl.col("apart").is_between(low, low + _TOLERANCE_NS))
+    inside = pairs.filter(pl.col("apart").is_between(low, low + _TOLERANCE_NS))
+    nearest = inside.sort((pl.col("apart") - pl.col("apart").median()).abs(), "apart", maintain_order=True)
+    for row in ("row", "row_other"):
+        nearest = nearest.unique(row, keep="first", maintain_order=True)
+    return nearest
 
 
 def _by_chance(pairs: pl.DataFrame) -> float:

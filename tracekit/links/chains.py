@@ -132,6 +132,9 @@ def _joined(spine: pl.DataFrame, found: Found) -> pl.DataFrame:
         "wait_start_ns",
         "wait_end_ns",
         "submit_method",
+        "stage_name",
+        "stage_end_ns",
+        stage_start_ns="start_ns",
         record="cause",
         record_process="process_id",
         record_core="core_index",
@@ -171,40 +174,57 @@ def _with_work(spine: pl.DataFrame, found: Found) -> pl.DataFrame:
 
 
 def _chain_columns(rows: pl.DataFrame) -> pl.DataFrame:
-    is_direct = pl.col("submit_event").is_null() & pl.col("kineto_work").is_not_null()
-    is_runtime_call = pl.col("submit_event").is_null() & (pl.col("call_lane") == "runtime").fill_null(False)
-    by_call = is_direct | is_runtime_call
-    is_work = pl.col("event_ids").is_not_null()
-    copied = pl.col("call_name").str.contains(_COPY_NAME).fill_null(False)
-    filled = pl.col("call_name").str.contains(_MEMORY_NAME).fill_null(False)
-    guessed = pl.when(copied).then(pl.lit("copy")).when(filled).then(pl.lit("memory")).otherwise(pl.lit("execution"))
-    return rows.with_columns(
+    names = ("op_name", "bare_name", "stream_name", _dispatched_name(), "name")
+    return _with_submit(rows).with_columns(
         process_id=pl.coalesce("launch_process", "submit_process", "record_process", "work_process"),
         core_index=pl.coalesce("core_index", "record_core", "submit_core"),
         stream_number=pl.coalesce("stream_id", "launch_stream"),
-        name=pl.coalesce(
-            "op_name", "bare_name", "stream_name", _dispatched_name(), "name", "launch_name", "submit_name"
-        ).fill_null("unknown"),
+        name=pl.coalesce(*names, "launch_name", "submit_name", "stage_name"),
         execution_name="name",
-        kind=pl.coalesce("kind", guessed),
+        kind=pl.coalesce("kind", _launched_kind()),
         model_id=pl.coalesce("model_id", "record_model", "submit_model", "launch_model"),
         execution_id=pl.coalesce("execution_id", "record_execution"),
         dispatch_id=pl.coalesce("op_id", "bare_id"),
         launch_id="call_id",
         stream_id="stream_event",
-        submit_id=pl.coalesce("submit_event", pl.when(by_call).then("call_id")),
-        hardware_ids=pl.when(is_work).then("event_ids").otherwise(pl.lit([], dtype=pl.List(pl.Int64))),
+        hardware_ids=pl.col("event_ids").fill_null(pl.lit([], dtype=pl.List(pl.Int64))),
         dispatch_start_ns=pl.coalesce("op_start_ns", "bare_start_ns"),
         dispatch_end_ns=pl.coalesce("op_end_ns", "bare_end_ns"),
-        submit_ns=pl.coalesce(
-            "submit_start_ns", pl.when(by_call & pl.col("call_id").is_not_null()).then("launch_start_ns")
-        ),
-        submit_end_ns=pl.coalesce(
-            "submit_stop_ns", pl.when(by_call & pl.col("call_id").is_not_null()).then("launch_end_ns")
-        ),
         hardware_start_ns="start_ns",
         hardware_end_ns="end_ns",
         device_ns=pl.col("device_ns").fill_null(0),
+    )
+
+
+def _with_submit(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add ``submit_id``, ``submit_ns`` and ``submit_end_ns``.
+
+    The submit to the Neuron runtime; else the runtime's launch call, or the call that device work is linked to
+    directly; else, where nothing more is left of an execution, its first host stage.
+    """
+    is_direct = pl.col("kineto_work").is_not_null() | (pl.col("call_lane") == "runtime").fill_null(False)
+    by_call = pl.col("submit_event").is_null() & pl.col("call_id").is_not_null() & is_direct
+    by_stage = pl.all_horizontal(pl.col("submit_event", "call_id", "stream_event", "wait_id", "event_ids").is_null())
+    sources = (
+        ("submit_id", "submit_event", "call_id", "stage_id"),
+        ("submit_ns", "submit_start_ns", "launch_start_ns", "stage_start_ns"),
+        ("submit_end_ns", "submit_stop_ns", "launch_end_ns", "stage_end_ns"),
+    )
+    return rows.with_columns(
+        pl.coalesce(submit, pl.when(by_call).then(call), pl.when(by_stage).then(stage)).alias(name)
+        for name, submit, call, stage in sources
+    )
+
+
+def _launched_kind() -> pl.Expr:
+    """Kind of what a call launched, as far as its name tells."""
+    call = pl.col("call_name")
+    return (
+        pl.when(call.str.contains(_COPY_NAME))
+        .then(pl.lit("copy"))
+        .when(call.str.contains(_MEMORY_NAME))
+        .then(pl.lit("memory"))
+        .otherwise(pl.lit("execution"))
     )
 
 

@@ -22,7 +22,8 @@ class Executions:
     Attributes:
         records: one row per execution that left any trace: ``cause`` (its index), the columns of ``KEY``,
             ``at`` and ``start_ns`` (first host stage, else first hardware row), ``sequence_id``, ``thread_id``,
-            ``has_stage``, ``stage_id`` (first stage), ``wait_id``, ``wait_start_ns``, ``wait_end_ns``.
+            ``has_stage``; ``stage_id``, ``stage_name``, ``stage_end_ns`` of the first stage; ``wait_id``,
+            ``wait_start_ns``, ``wait_end_ns``.
         stages: ``record``, ``event_id`` of every host stage.
         work: ``work`` (index), ``record`` (null if nothing on the host tells of it), ``method``,
             ``event_ids``, and what the hardware rows say.
@@ -107,6 +108,8 @@ def _stage_records(stages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
             pl.col("end_ns").max(),
             pl.col("sequence_id").drop_nulls().first(),
             stage_id=pl.col("event_id").first(),
+            stage_name=pl.col("name").first(),
+            stage_end_ns=pl.col("end_ns").first(),
             event_ids=pl.col("event_id"),
             wait_id=pl.col("event_id").filter(is_wait).first(),
             wait_start_ns=pl.col("start_ns").filter(is_wait).first(),
