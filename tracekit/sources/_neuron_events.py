@@ -118,8 +118,8 @@ def integer(value: object) -> int | None:
     if type(value) is int:
         return value
     if isinstance(value, str):
-        text = value.strip()
-        return int(text) if text.lstrip("-").isdecimal() and text.isascii() and len(text) <= 20 else None
+        digits = value[1:] if value.startswith("-") else value
+        return int(value) if digits.isdecimal() and digits.isascii() and len(digits) <= 20 else None
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 

@@ -145,6 +145,8 @@ def _numbers(attributes: Sequence[Attributes], key: str, limit: int) -> pl.Serie
             numbers = pl.Series(values, dtype=dtype)
         except (OverflowError, TypeError, pl.exceptions.PolarsError):
             numbers = None
+    elif types <= {str, type(None)}:
+        numbers = pl.Series(values, dtype=pl.String).cast(dtype, strict=False)
     if numbers is None:
         spelled = (integer(value) for value in values)
         numbers = pl.Series([n if n is not None and 0 <= n < limit else None for n in spelled], dtype=dtype)

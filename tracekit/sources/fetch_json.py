@@ -85,7 +85,11 @@ def _seen(glance: _Glance) -> dict[str, object] | None:
     """A sync point as a record; None for any other event."""
     if glance.event_type not in _SYNC_TYPES:
         return None
-    return {**msgspec.structs.asdict(glance), "data": msgspec.json.decode(glance.data)}
+    try:
+        data = msgspec.json.decode(glance.data)
+    except msgspec.DecodeError:
+        return None
+    return {**msgspec.structs.asdict(glance), "data": data}
 
 
 def _mark(row: object) -> Mark | None:
