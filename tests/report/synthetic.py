@@ -58,16 +58,17 @@ def _session(session: str, ordinal: int, calls: int, seed: int) -> dict[str, pl.
     )
     names = np.array(OPS, dtype=object)[np.arange(calls) % len(OPS)]
     base = pl.DataFrame({"call": np.arange(calls), "at": start, "hw": hardware, "len": length, "op": names})
+    at, hw, until = pl.col("at"), pl.col("hw"), pl.col("hw") + pl.col("len")
     layers = [
-        _layer(base, 0, "dispatch", "op", pl.col("op"), pl.col("at"), pl.col("at") + 40_000),
-        _layer(base, 1, "dispatch", "op", pl.lit("aten::addmm"), pl.col("at") + 3_000, pl.col("at") + 38_000),
-        _layer(base, 2, "dispatch", "call", pl.lit("privateuse1::launch"), pl.col("at") + 5_000, pl.col("at") + 30_000),
-        _layer(base, 3, "stream", "call", pl.col("op"), pl.col("at") + 20_000, pl.col("at") + 36_000),
-        _layer(base, 4, "runtime", "call", pl.lit("nrta_execute_schedule"), pl.col("at") + 30_000, pl.col("at") + 34_000),
-        _layer(base, 5, "runtime", "sync", pl.lit("kbl_exec_wait"), pl.col("hw") - 500, pl.col("hw") + pl.col("len")),
-        _layer(base, 6, "hardware", "execution", pl.lit("nc_exec_running"), pl.col("hw"), pl.col("hw") + pl.col("len")),
-        _layer(base, 7, "hardware", "execution", pl.lit("nc_exec_running"), pl.col("hw") + 200, pl.col("hw") + pl.col("len")),
-    ]  # fmt: skip
+        _layer(base, 0, "dispatch", "op", pl.col("op"), at, at + 40_000),
+        _layer(base, 1, "dispatch", "op", pl.lit("aten::addmm"), at + 3_000, at + 38_000),
+        _layer(base, 2, "dispatch", "call", pl.lit("privateuse1::launch"), at + 5_000, at + 30_000),
+        _layer(base, 3, "stream", "call", pl.col("op"), at + 20_000, at + 36_000),
+        _layer(base, 4, "runtime", "call", pl.lit("nrta_execute_schedule"), at + 30_000, at + 34_000),
+        _layer(base, 5, "runtime", "sync", pl.lit("kbl_exec_wait"), hw - 500, until),
+        _layer(base, 6, "hardware", "execution", pl.lit("nc_exec_running"), hw, until),
+        _layer(base, 7, "hardware", "execution", pl.lit("nc_exec_running"), hw + 200, until),
+    ]
     steps = _steps(start, calls)
     layers.append(
         steps.select(
@@ -115,7 +116,7 @@ def _events(rows: pl.DataFrame, session: str, ordinal: int) -> pl.DataFrame:
     return rows.sort("position").select(
         event_id=pl.col("position") + (ordinal << 40), session=pl.lit(session), lane="lane", kind="kind", name="name",
         source=pl.when(runs_on_core).then(pl.lit("ntrace")).otherwise(pl.lit("kineto")), is_primary=pl.lit(True),
-        process_id=pl.lit(4242 + ordinal), thread_id=pl.when(layer == 8).then(11).otherwise(11 + pl.col("call") % 2 * 0),
+        process_id=pl.lit(4242 + ordinal), thread_id=pl.lit(11),
         stream_id=pl.when(pl.col("lane") == "stream").then(3), start_ns="start_ns", end_ns="end_ns",
         core_index=pl.when(runs_on_core).then(0), physical_core=pl.when(pl.col("lane") == "hardware").then(layer - 6),
         execution_id=pl.when(runs_on_core).then(pl.col("call")),

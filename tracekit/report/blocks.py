@@ -87,8 +87,16 @@ def label(name: str) -> str:
     for suffix in _SUFFIXES:
         if name.endswith(suffix) and name != suffix:
             words = name.removesuffix(suffix)
-            return (words + "s" if suffix == "_count" and not words.endswith("s") else words).replace("_", " ")
-    return name.removeprefix("is_").replace("_", " ")
+            if suffix == "_count" and not words.endswith("s"):
+                words += "s"
+            if suffix == "_ratio" and "share" not in words:
+                words += " share"
+            return _spelled(words)
+    return _spelled(name.removeprefix("is_"))
+
+
+def _spelled(name: str) -> str:
+    return name.replace("_", " ").replace("cpu", "CPU")
 
 
 def unit(column: Column) -> str:

@@ -42,7 +42,7 @@ def _split_chart(split: pl.DataFrame | None, results: Results) -> ShareChart | N
     if split is None:
         return None
     columns = {key: f"{key}_ns" for key in SPLIT_PARTS}
-    bars = _bars(split, "window_ns", columns, SPLIT_PARTS, _session_labels(results))
+    bars = _bars(split, "window_ns", columns, SPLIT_PARTS, session_labels(results))
     doc = "Who worked during the measured time. Device-only time is limited by the device, host-only time by the host."
     return ShareChart("split", "Device and host", doc, bars) if bars else None
 
@@ -50,7 +50,7 @@ def _split_chart(split: pl.DataFrame | None, results: Results) -> ShareChart | N
 def _cause_chart(gaps: pl.DataFrame | None, results: Results) -> ShareChart | None:
     if gaps is None:
         return None
-    names = _session_labels(results)
+    names = session_labels(results)
     labelled = gaps.with_columns(core=pl.format("core {}", pl.col("core_index").cast(pl.String).fill_null("?")))
     columns = {cause: f"{cause}_ns" for cause in CAUSES}
     bars = _bars(labelled, "gap_ns", columns, CAUSE_LABELS, names, by=("session", "core"))
@@ -79,7 +79,7 @@ def _bars(
     return out
 
 
-def _session_labels(results: Results) -> dict[str, str]:
+def session_labels(results: Results) -> dict[str, str]:
     """How sessions are called: by rank where they have one."""
     rows = results.inputs.sessions.select("session", "rank").collect().to_dicts()
     return {r["session"]: f"rank {r['rank']}" if r["rank"] is not None else r["session"] for r in rows}
@@ -96,7 +96,7 @@ def _step_charts(results: Results) -> list[XYChart]:
     split = results.get("split", per="step")
     if split is None:
         return []
-    labels = _session_labels(results)
+    labels = session_labels(results)
     charts: list[XYChart] = []
     sessions = split.filter(pl.col("step").is_not_null()).partition_by("session", maintain_order=True)
     for part in sessions[:_CORE_LIMIT]:
@@ -134,7 +134,7 @@ def _queues(results: Results, origin_ns: int) -> list[XYChart]:
     queue = results.get("queue", by="time")
     if queue is None:
         return []
-    names = _session_labels(results)
+    names = session_labels(results)
     points = queue.filter(pl.col("start_ns").is_not_null(), pl.col("outstanding_max").is_not_null())
     cores = points.partition_by("session", "core_index", maintain_order=True)
     charts: list[XYChart] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracekit.metrics.base import Inputs
+from tracekit.report.charts import session_labels
 from tracekit.report.model import Finding, Place
 from tracekit.report.results import Results
 from tracekit.report.words import duration
@@ -25,11 +26,11 @@ def findings(results: Results, origin_ns: int) -> list[Finding]:
         return []
     found = advice.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).head(FINDING_LIMIT)
     places = _places(found, results.inputs, origin_ns)
-    is_one = results.inputs.sessions.select(pl.len()).collect().item() == 1
+    names = session_labels(results)
     return [
         Finding(
             title=_sentence(row["message"]),
-            text="" if is_one else f"In {row['session']}.",
+            text="" if len(names) == 1 else f"In {names.get(row['session'], row['session'])}.",
             action=_sentence(row["next_step"]),
             stake_ns=row["at_stake_ns"],
             formula=row["formula"],

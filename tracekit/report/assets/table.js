@@ -114,11 +114,11 @@
     action(column, index, i, text) {
       const { find, places } = this.block;
       if (!T.timeline) return null;
-      if (find === column.name && text !== "–") {
-        return T.el("button", { type: "button", class: "place", text, title: `Find ${text} in the timeline`, onclick: () => T.timeline.find(text) });
-      }
       if (places && index === 0 && T.isNumber(places[1][i])) {
         return T.placeButton({ label: text, session: places[0][i], start: places[1][i], end: places[2][i] });
+      }
+      if (find === column.name && text !== "–") {
+        return T.el("button", { type: "button", class: "place", text, title: `Find ${text} in the timeline`, onclick: () => T.timeline.find(text) });
       }
       return null;
     }

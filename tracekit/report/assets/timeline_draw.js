@@ -38,7 +38,7 @@
       this.gutter = this.isNarrow ? 0 : Math.min(220, Math.round(width * 0.2));
       this.items = [];
       let y = RULER + 4, session = null;
-      for (const track of this.model.tracks) {
+      for (const track of this.model.order) {
         if (isHidden(track)) continue;
         const owner = `${track.side} ${track.session}`;
         if (owner !== session) {
@@ -134,34 +134,76 @@
       }
     }
 
-    // Spans narrower than a pixel join the run of their colour; wide ones are drawn with their name.
+    // Every span, or, when some are marked, all of them faint and the marked ones over them.
     drawRow(row, y, view) {
-      const { model, context: c } = this;
-      let runColor = null, runFrom = 0, runTo = 0;
-      const flush = () => {
-        if (runColor === null) return;
-        c.fillStyle = runColor;
-        c.fillRect(runFrom, y, Math.max(1, runTo - runFrom), ROW);
-        runColor = null;
-      };
-      const right = this.width;
-      const strong = view.marks;
+      if (view.marks === null) { this.drawSpans(row, y, view, false); return; }
+      this.drawSpans(row, y, view, true);
+      this.drawMarked(row, y, view);
+    }
+
+    // Of spans narrower than a pixel one per pixel is looked at; neighbours of one colour make one rectangle.
+    drawSpans(row, y, view, isFaint) {
+      const { model } = this;
+      const run = this.run(y);
       for (let at = model.lower(row, view.t0); at < row.length; at++) {
         const span = row[at];
-        const x0 = this.x(model.start[span]);
-        if (x0 > right) break;
-        const x1 = x0 + model.length[span] * this.scale;
-        const isFaint = strong !== null && !strong[span];
+        const x0 = this.x(model.start[span]), x1 = x0 + model.length[span] * this.scale;
+        if (x0 > this.width) break;
         if (x1 - x0 >= 2.5) {
-          flush();
-          this.drawSpan(span, Math.max(x0, this.gutter - 4), Math.min(x1, right + 4), y, isFaint, view);
+          run.flush();
+          this.drawSpan(span, Math.max(x0, this.gutter - 4), Math.min(x1, this.width + 4), y, isFaint, view);
           continue;
         }
-        const color = isFaint ? this.colors.line : this.color(span);
-        if (color === runColor && x0 <= runTo + 0.7) runTo = Math.max(runTo, x1);
-        else { flush(); runColor = color; runFrom = x0; runTo = Math.max(x1, x0 + 1); }
+        run.add(isFaint ? this.colors.line : this.color(span), x0, x1);
+        if (x1 - x0 < 1) at = this.nextPixel(row, at, x0, model.start) - 1;
       }
-      flush();
+      run.flush();
+    }
+
+    drawMarked(row, y, view) {
+      const { model } = this;
+      const run = this.run(y);
+      for (let at = model.lower(row, view.t0); at < row.length; at++) {
+        const span = row[at];
+        if (model.start[span] > view.t1) break;
+        if (!view.marks[span]) continue;
+        const x0 = this.x(model.start[span]), x1 = x0 + model.length[span] * this.scale;
+        if (x1 - x0 < 2.5) { run.add(this.color(span), x0, x1); continue; }
+        run.flush();
+        this.drawSpan(span, Math.max(x0, this.gutter - 4), Math.min(x1, this.width + 4), y, false, view);
+      }
+      run.flush();
+    }
+
+    // First position after `at` that starts in a later pixel: doubling steps, then halving.
+    nextPixel(row, at, x, starts) {
+      const time = this.t0 + (Math.floor(x) + 1 - this.gutter) / this.scale;
+      let step = 1;
+      while (at + step < row.length && starts[row[at + step]] < time) step *= 2;
+      let low = at + (step >> 1) + 1, high = Math.min(row.length, at + step);
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (starts[row[middle]] < time) low = middle + 1; else high = middle;
+      }
+      return Math.max(at + 1, low);
+    }
+
+    // Collects neighbouring narrow rectangles of one colour.
+    run(y) {
+      const { context: c } = this;
+      let color = null, from = 0, to = 0;
+      const flush = () => {
+        if (color === null) return;
+        c.fillStyle = color;
+        c.fillRect(from, y, Math.max(1, to - from), ROW);
+        color = null;
+      };
+      const add = (next, x0, x1) => {
+        if (next === color && x0 <= to + 1) { to = Math.max(to, x1, x0 + 1); return; }
+        flush();
+        [color, from, to] = [next, x0, Math.max(x1, x0 + 1)];
+      };
+      return { add, flush };
     }
 
     drawSpan(span, x0, x1, y, isFaint, view) {
@@ -188,28 +230,17 @@
 
     // A gap is filled from its causes: heights are the shares, the colour tells the cause.
     drawGaps(row, y, view) {
-      const { model, context: c } = this;
-      const { gap } = model;
-      let runCause = -1, runFrom = 0, runTo = 0;
-      const flush = () => {
-        if (runCause < 0) return;
-        c.fillStyle = this.causeColor[runCause];
-        c.fillRect(runFrom, y, Math.max(1, runTo - runFrom), ROW);
-        runCause = -1;
-      };
-      for (let at = model.lower(row, view.t0, gap.start, gap.length); at < row.length; at++) {
+      const { gap } = this.model;
+      const run = this.run(y);
+      for (let at = this.model.lower(row, view.t0, gap.start, gap.length); at < row.length; at++) {
         const i = row[at];
         const x0 = this.x(gap.start[i]), x1 = x0 + gap.length[i] * this.scale;
         if (x0 > this.width) break;
-        if (x1 - x0 < 2.5) {
-          if (gap.cause[i] === runCause && x0 <= runTo + 0.7) runTo = Math.max(runTo, x1);
-          else { flush(); runCause = gap.cause[i]; runFrom = x0; runTo = Math.max(x1, x0 + 1); }
-          continue;
-        }
-        flush();
-        this.drawGap(i, x0, x1, y, view);
+        if (x1 - x0 >= 2.5) { run.flush(); this.drawGap(i, x0, x1, y, view); continue; }
+        run.add(this.causeColor[gap.cause[i]], x0, x1);
+        if (x1 - x0 < 1) at = this.nextPixel(row, at, x0, gap.start) - 1;
       }
-      flush();
+      run.flush();
     }
 
     drawGap(i, x0, x1, y, view) {

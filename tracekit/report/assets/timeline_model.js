@@ -25,6 +25,9 @@
       this.readChains(of);
       this.readGaps(of);
       this.tracks = description.tracks.map((track, index) => ({ ...track, index, laneName: LANE_NAMES[track.lane], rows: [] }));
+      const first = new Map();
+      for (const t of this.tracks) { const key = `${t.side} ${t.session}`; if (!first.has(key)) first.set(key, t.index); }
+      this.order = [...this.tracks].sort((a, b) => first.get(`${a.side} ${a.session}`) - first.get(`${b.side} ${b.session}`) || a.index - b.index);
       this.hasPython = this.kind.includes(this.python);
       this.layRows(this.hasPython && this.kind.includes(this.kinds.indexOf("op")));
     }
