@@ -173,7 +173,7 @@ def _check_manifest(session: SessionContents) -> Iterable[Finding]:
     elif found.status == "incomplete":
         yield Finding("warning", "incomplete", path, found.reason or "stopped early", _incomplete_fix(session))
     for note in found.notes:
-        if note.get("code") in ("option-dropped", "inspect-conflict"):
+        if note.get("code") == "option-dropped":
             yield Finding("warning", note["code"], path, note.get("message", ""), note.get("hint", ""))
 
 

@@ -87,10 +87,9 @@ def assert_whole(directory: Path) -> None:
     for name in layout.TRACE_NAMES:
         path = directory / name
         if path.exists():
-            scan = tracefile.scan(path)
-            if scan.is_complete:
+            if tracefile.is_whole(path):
                 return
-            raise OSError(f"{path} is cut after {human_bytes(scan.size_bytes)}")
+            raise OSError(f"{path} is cut after {human_bytes(path.stat().st_size)}")
     raise OSError(f"{directory}: no trace.json was written")
 
 

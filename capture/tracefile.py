@@ -74,6 +74,19 @@ def scan(path: Path) -> TraceScan:
     return result
 
 
+def is_whole(path: Path) -> bool:
+    """Tell whether a trace file is closed, from its end only where that is possible: it may be gigabytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            return scan(path).is_complete
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        return is_closed(file.read())
+
+
 def _count(stream: BinaryIO, result: TraceScan) -> bytes:
     """Count categories chunk by chunk; a match in the overlap is counted where it ends.
 

@@ -58,6 +58,10 @@ def test_events_are_counted_across_chunks(
     assert scan.event_counts == {"kernel": 66, "cpu_op": 34, "privateuse1_driver": 1}
     assert (scan.is_complete, scan.device_event_count, scan.problem) == (True, 67, "")
     assert scan.neff_cache_keys == {"mul--_[4]:BFloat16:abc1"}
+    assert tracefile.is_whole(path)
+    if not is_gzip:
+        path.write_bytes(data[:-30])
+        assert not tracefile.is_whole(path)
 
 
 def test_a_cut_gzip_file_is_a_problem_not_a_traceback(tmp_path: Path) -> None:
