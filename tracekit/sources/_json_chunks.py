@@ -9,12 +9,9 @@ NaN) or dropped and counted.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +20,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from tracekit.errors import SourceError
+from tracekit.inflate import Inflated, PackedDataError
 from tracekit.sources.base import Sink
 
 CHUNK_BYTES = 1 << 20
@@ -32,7 +30,8 @@ LIMIT_BYTES = 64 << 20
 """The largest other value that is held in memory; what is larger is damage."""
 
 _BOUNDARY = re.compile(rb"\}(?=\s*(?:,\s*\{|\]))")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+"""A whole string, a bracket, or the quote of a string that has no end."""
 _SCALAR_END = re.compile(rb"[,\]}\s]")
 _SPACE = b" \t\r\n"
 _DEPTH = {0x7B: 1, 0x5B: 1, 0x7D: -1, 0x5D: -1}
@@ -88,7 +87,7 @@ class JsonChunks:
     """The members of a top-level JSON object (or a bare array), read piece by piece.
 
     Args:
-        path: plain or gzip-compressed JSON.
+        path: JSON, plain or packed with gzip or zstd.
         progress: is told how many more bytes of the file are read.
         element: a msgspec type that the elements of arrays are decoded as; those that do not fit are given
             as they are.
@@ -108,8 +107,8 @@ class JsonChunks:
         self._ended = False
 
     def __iter__(self) -> Iterator[Part]:
-        with _opened(self.path) as (stream, raw):
-            self._stream, self._raw, self._reported = stream, raw, 0
+        with self.path.open("rb") as raw:
+            self._stream, self._raw, self._reported = Inflated(raw, _packing(raw)), raw, 0
             yield from self._document()
             self._report()
 
@@ -121,7 +120,7 @@ class JsonChunks:
             return False
         try:
             more = self._stream.read(CHUNK_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
+        except PackedDataError as error:
             more = b""
             self._cut(self._base + len(self._buffer), f"compressed data is damaged ({error})")
         self._buffer = self._buffer[self._pos :] + more
@@ -356,20 +355,19 @@ def _end_of_value(buffer: bytes, start: int, limit: int, *, complete: bool) -> i
         return end if end > start else None
     depth = 0
     for token in _TOKEN.finditer(buffer, start, limit):
+        if token.group() == b'"':
+            return None
         depth += _DEPTH.get(buffer[token.start()], 0)
         if depth == 0:
-            return token.end() if token.start() == start or first != b'"' else None
+            return token.end()
     return None
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The text as a stream, and the file below it (its position is what has been read)."""
-    with path.open("rb") as raw:
-        magic = raw.read(2)
-        raw.seek(0)
-        if magic == b"\x1f\x8b":
-            with gzip.GzipFile(fileobj=raw) as stream:
-                yield cast(BinaryIO, stream), raw
-        else:
-            yield raw, raw
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+
+
+def _packing(raw: BinaryIO) -> str | None:
+    """How a file is packed, by its first bytes."""
+    magic = raw.read(2)
+    raw.seek(0)
+    return _MAGIC.get(magic)
