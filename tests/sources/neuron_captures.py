@@ -21,6 +21,7 @@ _PATTERNS = {
     "system_json": "system_profile.json",
     "fetch_json": "fetch_pid_*.json",
     "ntrace": "capture/*/*/ntrace.pb",
+    "kineto": "capture/*/*/trace.json",
 }
 requires_captures = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the shared Neuron captures are not here")
 

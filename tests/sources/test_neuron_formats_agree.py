@@ -66,6 +66,20 @@ def test_submits_and_waits_are_the_truth(rows, capture, form):
     )
 
 
+FRAMEWORK = ("session", "lane", "kind", "name", "start_ns", "end_ns", "thread_id", "stream_id")
+FRAMEWORK_IDS = ("external_id", "sequence_id", "model_id")
+
+
+@pytest.mark.parametrize("capture", captures.NAMES)
+def test_explorers_framework_rows_repeat_the_trace(capture):
+    """Where there is no trace.json, Explorer's rows take its place: lane, kind, times and ids are the same."""
+    columns = (*FRAMEWORK, *FRAMEWORK_IDS)
+    explorer = captures.read_capture(capture, "explorer").filter(pl.col("lane").is_in(["dispatch", "stream"]))
+    kineto = captures.read_capture(capture, "kineto")
+    assert kineto.height > 0
+    assert_frame_equal(explorer.select(columns).sort(columns), kineto.select(columns).sort(columns))
+
+
 def _union_ns(frame: pl.DataFrame) -> int:
     """Nanoseconds covered by at least one physical core."""
     total, until = 0, 0

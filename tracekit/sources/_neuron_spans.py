@@ -213,8 +213,8 @@ class Spans:
     def _note_clock(self) -> None:
         if self._clock.count:
             message = (
-                f"device time is mapped to host time by {self._clock.count} sync points, "
-                f"{self._clock.residual_ns()} ns apart at most"
+                f"device time is mapped to host time by {self._clock.count} sync points; from one to the next "
+                f"the clocks drift by {self._clock.residual_ns()} ns at most"
             )
             self._sink.note("info", "clock_sync", message, event_count=self._clock.count)
         if self._clock.nearest:
