@@ -300,7 +300,8 @@ def test_everything_pressable_has_a_name(opened: Open, small_report: Path) -> No
     report = opened(small_report)
     nameless = report.js(
         """() => [...document.querySelectorAll('button, input, a, canvas:not([aria-hidden]), [role=application]')]
-        .filter((n) => n.offsetParent && !(n.textContent.trim() || n.getAttribute('aria-label') || n.closest('label'))).length"""
+        .filter((n) => n.offsetParent && !n.closest('[aria-hidden]'))
+        .filter((n) => !(n.textContent.trim() || n.getAttribute('aria-label') || n.closest('label'))).length"""
     )
     assert nameless == 0
     levels = report.js("[...document.querySelectorAll('h1, h2, h3, h4')].map((h) => Number(h.tagName[1]))")

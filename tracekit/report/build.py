@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -15,7 +15,7 @@ from tracekit.report.blocks import metric_block
 from tracekit.report.charts import share_charts, xy_charts
 from tracekit.report.facts import facts, moment, notes
 from tracekit.report.findings import findings
-from tracekit.report.model import NoteLine, ReportData, TableBlock
+from tracekit.report.model import NoteLine, ReportData, TableBlock, Timeline
 from tracekit.report.results import Results
 from tracekit.report.spans import SPAN_LIMIT
 from tracekit.report.timeline import joined, timeline
@@ -58,37 +58,52 @@ def subject(name: str, inputs: Inputs, *, clip: bool = False, about: Mapping[str
 def report(a: Subject, b: Subject | None = None, *, span_limit: int = SPAN_LIMIT) -> ReportData:
     """Everything that the page shows about a profile, or about two of them side by side.
 
+    Side by side, findings, operators and tables are those of ``b``: what is left to do after the change.
+
     Args:
         a: the profile; in a comparison the one before the change.
         b: the profile to compare with.
         span_limit: spans of the timeline at most, both profiles together.
     """
     results = Results(a.inputs)
-    share = span_limit if b is None else span_limit // 2
-    drawn = timeline(a.inputs, results.get("gaps"), a.window, share)
-    origin_ns = drawn.origin_ns if drawn else _origin(a.inputs)
-    comparison, charts = None, xy_charts(results, origin_ns)
-    about = facts(a.inputs, a.about)
-    if b is not None:
-        other = Results(b.inputs)
-        comparison = compare.side_by_side(a.name, results, b.name, other)
-        drawn_b = timeline(b.inputs, other.get("gaps"), b.window, share)
-        drawn = joined(drawn, drawn_b) if drawn and drawn_b else drawn
-        about += facts(b.inputs, b.about)
-    tables = _tables(results, origin_ns)
+    if b is None:
+        drawn = timeline(a.inputs, results.get("gaps"), a.window, span_limit)
+        origin_ns = drawn.origin_ns if drawn else _origin(a.inputs)
+        return _about(a, results, drawn, origin_ns)
+    later = Results(b.inputs)
+    first = timeline(a.inputs, results.get("gaps"), a.window, span_limit // 2)
+    second = timeline(b.inputs, later.get("gaps"), b.window, span_limit // 2)
+    origin_ns = second.origin_ns if second else _origin(b.inputs)
+    found = compare.side_by_side(a.name, results, b.name, later)
+    base = _about(b, later, joined(first, second) if first and second else second or first, origin_ns)
+    sides = [("A", facts(a.inputs, a.about), notes(results, [])), ("B", base.facts, base.notes)]
+    return replace(
+        base,
+        title=f"{a.name} → {b.name}",
+        subtitle=f"A: {_subtitle(a.inputs)} — B: {base.subtitle}",
+        answer=found.answer,
+        shares=[],
+        charts=[],
+        facts=[replace(group, title=f"{side}: {group.title}") for side, groups, _ in sides for group in groups],
+        notes=[replace(n, where=f"{side} · {n.where}".rstrip(" ·")) for side, _, lines in sides for n in lines],
+        comparison=found,
+    )
+
+
+def _about(one: Subject, results: Results, drawn: Timeline | None, origin_ns: int) -> ReportData:
+    """Everything about one profile."""
     return ReportData(
-        title=a.name if b is None else f"{a.name} → {b.name}",
-        subtitle=_subtitle(a.inputs),
-        answer=answer(results) if comparison is None else comparison.answer,
+        title=one.name,
+        subtitle=_subtitle(one.inputs),
+        answer=answer(results),
         findings=findings(results, origin_ns),
-        shares=share_charts(results) if comparison is None else [],
-        charts=charts if comparison is None else [],
+        shares=share_charts(results),
+        charts=xy_charts(results, origin_ns),
         ops=_ops(results, origin_ns),
-        tables=tables,
+        tables=_tables(results, origin_ns),
         notes=notes(results, _empty_remarks(results)),
-        facts=about,
+        facts=facts(one.inputs, one.about),
         timeline=drawn,
-        comparison=comparison,
     )
 
 

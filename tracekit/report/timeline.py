@@ -213,12 +213,8 @@ def joined(a: Timeline, b: Timeline) -> Timeline:
         chains=pl.concat([a.chains, chains_b.select(a.chains.columns)]),
         hardware=pl.concat([a.hardware, hardware_b]),
         gaps=pl.concat([a.gaps, gaps_b.select(a.gaps.columns)]),
-        steps=_marked(a.steps, "A") + _marked(b.steps, "B"),
+        steps=[(f"A {label}", start, end) for label, start, end in a.steps],
         remarks=[f"A: {r}" for r in a.remarks] + [f"B: {r}" for r in b.remarks],
         view=(min(a.view[0], b.view[0]), max(a.view[1], b.view[1])),
         focus=a.focus or b.focus,
     )
-
-
-def _marked(steps: Sequence[tuple[str, int, int]], side: str) -> list[tuple[str, int, int]]:
-    return [(f"{side} {label}", start, end) for label, start, end in steps]

@@ -9,7 +9,7 @@
       else if (name === "vars") for (const [key, v] of Object.entries(value)) node.style.setProperty(key, v);
       else node.setAttribute(name, value === true ? "" : value);
     }
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
     return node;
   };
 

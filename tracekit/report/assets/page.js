@@ -16,17 +16,20 @@
 
   const charts = () => el("div", { class: "charts" }, data.shares.map(T.shareChart), data.charts.map(T.xyChart));
 
+  // In a comparison the parts below it are about the later side.
+  const of = data.comparison ? " of B" : "";
+
   const sections = () => {
     if (data.part === "timeline") return [T.timeline && T.timeline.element];
     if (data.part === "charts") return [charts()];
     return [
       T.answer(data),
       data.comparison && T.comparison(data.comparison),
-      T.findings(data.findings),
+      T.findings(data.findings, of),
       data.shares.length + data.charts.length ? T.section("time", "Where the time went", charts()) : null,
-      data.ops && T.section("ops", data.ops.title, data.ops.doc ? el("p", { class: "doc", text: data.ops.doc }) : null, new T.DataTable(data.ops, { open: 25 }).element),
+      data.ops && T.section("ops", data.ops.title + of, data.ops.doc ? el("p", { class: "doc", text: data.ops.doc }) : null, new T.DataTable(data.ops, { open: 25 }).element),
       T.timeline && timelineSection(),
-      data.tables.length ? T.section("tables", "More tables", data.tables.map(block)) : null,
+      data.tables.length ? T.section("tables", `More tables${of}`, data.tables.map(block)) : null,
       T.notes(data.notes),
       T.facts(data.facts),
     ].filter(Boolean);

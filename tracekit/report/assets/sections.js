@@ -14,7 +14,7 @@
       el("dl", { class: "figures" }, figures));
   };
 
-  T.findings = (findings) => {
+  T.findings = (findings, of) => {
     const items = findings.map((f) =>
       el("li", { class: "finding" },
         el("div", { class: "stake" },
@@ -26,7 +26,7 @@
           f.action ? el("p", { class: "action" }, el("strong", { text: "Try: " }), f.action) : null,
           f.formula ? el("p", { class: "formula", text: `Estimate: ${f.formula}` }) : null,
           f.evidence.length ? el("p", { class: "evidence" }, el("span", { text: "Evidence: " }), f.evidence.map((e) => T.placeButton(place(e)))) : null)));
-    return T.section("findings", "What to try",
+    return T.section("findings", `What to try${of ? " next in B" : ""}`,
       items.length ? el("ol", { class: "findings" }, items) : el("p", { text: "No finding has enough evidence in this capture." }));
   };
 

@@ -323,7 +323,7 @@
       this.view.band = band;
       this.comeIntoView();
       this.frame(...band);
-      const item = place.session && this.drawing.items.find((it) => it.type === "track" && it.track.session === place.session);
+      const item = place.session && this.drawing.items.find((it) => it.type === "track" && it.track.session === place.session && it.track.side !== "A");
       if (item) this.reveal(item.y);
       T.announce(`Timeline shows ${place.label || "the evidence"}`);
     }
