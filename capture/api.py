@@ -12,13 +12,15 @@ from capture.options import environment_overrides, make_options
 from capture.recorder import Session
 
 Result = TypeVar("Result")
+DEFAULT_DIRECTORY = "profiles"
 
 
-def session(output_dir: str | os.PathLike[str] = "profiles", **options: Any) -> Session:
+def session(output_dir: str | os.PathLike[str] | None = None, **options: Any) -> Session:
     """Capture the steps of a ``with`` block.
 
     Args:
-        output_dir: where captures go; under ``tracekit-capture run -o DIR`` a relative one lies below DIR.
+        output_dir: where captures go ("profiles" when left out); ``tracekit-capture run -o DIR`` puts a relative one
+            below DIR.
         options: fields of ``Options``, such as ``wait=2, warmup=1, active=1, labels={"batch": 4}``.
 
     Returns:
@@ -28,13 +30,14 @@ def session(output_dir: str | os.PathLike[str] = "profiles", **options: Any) -> 
         CaptureError: an option is not known or not valid.
     """
     base = environment_overrides().get("output_dir")
-    return Session(Path(base, output_dir) if base else Path(output_dir), make_options(options))
+    directory = Path(base or "", output_dir or "") if base or output_dir else Path(DEFAULT_DIRECTORY)
+    return Session(directory, make_options(options))
 
 
 def profile(
     function: Callable[..., object],
     *arguments: object,
-    output_dir: str | os.PathLike[str] = "profiles",
+    output_dir: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Session:
     """Call a function as often as the schedule needs, each call one step, and capture it.
@@ -56,7 +59,7 @@ def profile(
 
 
 def profiled(
-    output_dir: str | os.PathLike[str] = "profiles", **options: Any
+    output_dir: str | os.PathLike[str] | None = None, **options: Any
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Decorate a step function: its first calls are captured, then it runs as before.
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capture import host, layout, manifest, tracefile
@@ -120,6 +120,7 @@ def check_sessions(directory: Path, session_directories: Sequence[Path]) -> Repo
                 "or start it with tracekit-capture run",
             )
         )
+    findings = _soften_lost_cycles(findings, sessions)
     findings += _check_ranks(directory, sessions)
     findings += _check_disk(directory)
     order = {severity: position for position, severity in enumerate(SEVERITIES)}
@@ -193,6 +194,17 @@ def _running(session: SessionContents, found: manifest.Manifest) -> Finding:
     )
 
 
+def _soften_lost_cycles(findings: list[Finding], sessions: Sequence[SessionContents]) -> list[Finding]:
+    """A killed cycle is a warning where the same process exported another one: that one can be analysed."""
+    exported = {session.directory.parent for session in sessions if session.trace_path is not None}
+    return [
+        replace(finding, severity="warning")
+        if finding.code == "killed" and finding.path.parent in exported
+        else finding
+        for finding in findings
+    ]
+
+
 def _failure_fix(reason: str) -> str:
     if "full" in reason or "space" in reason:
         return "free some space or write to a larger disk; capture fewer steps, or leave out with_stack"
@@ -201,6 +213,9 @@ def _failure_fix(reason: str) -> str:
 
 def _incomplete_fix(session: SessionContents) -> str:
     schedule = session.manifest.schedule if session.manifest else {}
+    reason = session.manifest.reason if session.manifest else None
+    if reason and not reason.startswith("stopped"):
+        return "let the program reach the end of the schedule; what is recorded can be analysed"
     if schedule.get("unit") == "whole":
         return "let the program end by itself"
     names = ("wait", "warmup", "active")

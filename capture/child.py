@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from capture.api import DEFAULT_DIRECTORY
 from capture.errors import CaptureError
 from capture.launch import PLAN_VARIABLE
 from capture.options import environment_overrides, make_options
@@ -42,7 +43,7 @@ def _capture(plan: dict[str, Any]) -> Any:
         yield
         return
     options = make_options({"whole": unit != "optimizer"})
-    session = Session(Path(environment_overrides()["output_dir"]), options)
+    session = Session(Path(environment_overrides().get("output_dir", DEFAULT_DIRECTORY)), options)
     with session, _optimizer_steps(session, is_on=unit == "optimizer"):
         yield
 

@@ -52,12 +52,12 @@ class Outcome:
     remark: list[str] = field(default_factory=list)
 
 
-def run_profiled(target: Target, output_dir: Path, overrides: dict[str, Any], unit: str) -> Outcome:
+def run_profiled(target: Target, output_dir: Path | None, overrides: dict[str, Any], unit: str) -> Outcome:
     """Run a Python program with torch.profiler on.
 
     Args:
         target: the program.
-        output_dir: where captures go.
+        output_dir: where captures go; where the program's sessions say when null.
         overrides: options that win over those of sessions in the program.
         unit: "auto" (by the program's own sessions, else the whole), "whole", or "optimizer" (each
             optimizer step ends a step).
@@ -66,8 +66,9 @@ def run_profiled(target: Target, output_dir: Path, overrides: dict[str, Any], un
         CaptureError: the program is not there, or is a launcher of other programs.
     """
     _require_python_target(target)
-    layout.prepare(output_dir)
-    overrides = {**overrides, "output_dir": str(output_dir.resolve())}
+    if output_dir is not None:
+        layout.prepare(output_dir)
+        overrides = {**overrides, "output_dir": str(output_dir.resolve())}
     plan = {"name": target.name, "is_module": target.is_module, "unit": unit}
     environment = _python_environment()
     environment[OVERRIDES_VARIABLE] = json.dumps(overrides)
@@ -80,8 +81,16 @@ def run_profiled(target: Target, output_dir: Path, overrides: dict[str, Any], un
         command = [sys.executable, "-m", "capture.child", *target.arguments]
         exit_code = _run(command, environment)
         directories = _ledger_sessions(ledger)
-    report = checks.check_sessions(output_dir, directories)
+    report = checks.check_sessions(output_dir or _common_directory(directories), directories)
     return Outcome(exit_code, report, _remarks(exit_code, directories, target))
+
+
+def _common_directory(sessions: Sequence[Path]) -> Path:
+    """The deepest directory that holds the output directories of all sessions."""
+    outputs = [
+        path.parents[1] if layout.PROCESS_DIRECTORY.match(path.parent.name) else path.parent for path in sessions
+    ]
+    return Path(os.path.commonpath(outputs)) if outputs else Path()
 
 
 def _require_python_target(target: Target) -> None:

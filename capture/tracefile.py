@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 CHUNK_BYTES = 4 * 1024 * 1024
 OVERLAP_BYTES = 4096
+HEAD_BYTES = 256
 TAIL_BYTES = 1024 * 1024
 CANDIDATES = 64
 
@@ -60,17 +61,17 @@ class TraceScan:
 def scan(path: Path) -> TraceScan:
     """Read a trace.json or trace.json.gz once, front to back."""
     result = TraceScan(size_bytes=path.stat().st_size)
-    tail = b""
+    head, tail = b"", b""
     try:
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             stream: BinaryIO = gzip.GzipFile(fileobj=raw) if is_gzip else raw  # type: ignore[assignment]
-            tail = _count(stream, result)
+            head, tail = _count(stream, result)
     except (OSError, EOFError, zlib.error) as error:
         result.problem = f"{type(error).__name__}: {error}"
         return result
-    result.is_complete = is_closed(tail)
+    result.is_complete = is_closed(tail, head)
     return result
 
 
@@ -81,19 +82,20 @@ def is_whole(path: Path) -> bool:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        if file.read(2) == b"\x1f\x8b":
+        head = file.read(HEAD_BYTES)
+        if head.startswith(b"\x1f\x8b"):
             return scan(path).is_complete
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        return is_closed(file.read())
+        return is_closed(file.read(), head)
 
 
-def _count(stream: BinaryIO, result: TraceScan) -> bytes:
+def _count(stream: BinaryIO, result: TraceScan) -> tuple[bytes, bytes]:
     """Count categories chunk by chunk; a match in the overlap is counted where it ends.
 
     Returns:
-        The last ``TAIL_BYTES`` of the text.
+        The first ``HEAD_BYTES`` and the last ``TAIL_BYTES`` of the text.
     """
-    carry, tail = b"", b""
+    head, carry, tail = b"", b"", b""
     while chunk := stream.read(CHUNK_BYTES):
         window = carry + chunk
         for match in _CATEGORY.finditer(window):
@@ -101,12 +103,13 @@ def _count(stream: BinaryIO, result: TraceScan) -> bytes:
                 result.event_counts[match[1].decode()] += 1
         for match in _CACHE_KEY.finditer(window):
             result.neff_cache_keys.add(match[1].decode(errors="replace"))
+        head = (head + chunk)[:HEAD_BYTES]
         carry = window[-OVERLAP_BYTES:]
         tail = (tail + chunk)[-TAIL_BYTES:]
-    return tail
+    return head, tail
 
 
-def is_closed(tail: bytes) -> bool:
+def is_closed(tail: bytes, head: bytes) -> bool:
     """Tell whether a trace's text ends as JSON must.
 
     The last event is found by its ``ph`` key and decoded; what follows it must close the array and the object.
@@ -114,10 +117,12 @@ def is_closed(tail: bytes) -> bool:
 
     Args:
         tail: the end of the text; all of it if it is shorter than ``TAIL_BYTES``.
+        head: its start: an object must be closed by more than the bracket that closes a bare array.
     """
     text = tail.decode("utf-8", errors="replace").rstrip()
     decoder = json.JSONDecoder(strict=False)
     phases = [match.start() for match in _PHASE.finditer(text.encode())][-1:] if text else []
+    opening = "[0" if head.lstrip().startswith(b"[") else '{"traceEvents": [0'
     if not phases:
         return _parses(decoder, text)
     text = text.encode()[max(0, phases[0] - 65536) :].decode("utf-8", errors="replace")
@@ -132,8 +137,7 @@ def is_closed(tail: bytes) -> bool:
         except ValueError:
             continue
         if end > limit and isinstance(event, dict) and "ph" in event:
-            rest = text[end:]
-            return any(_parses(decoder, opening + rest) for opening in ('{"traceEvents": [0', "[0"))
+            return _parses(decoder, opening + text[end:])
     return False
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from capture import launch
+from capture.api import DEFAULT_DIRECTORY
 from capture.options import COMPILE_TIME_VARIABLES, DEVICES, MODES, make_options
 from capture.text import paragraph, report_lines
 
@@ -46,7 +47,7 @@ def parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option("-o", "--output-dir", default="profiles", show_default=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output-dir", type=click.Path(path_type=Path), help="[what the script says, else profiles]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Your own label; repeatable.")
 @click.option("--whole", is_flag=True, help="Capture all of it, whatever the script does.")
 @click.option("--optimizer-steps", is_flag=True, help="Each optimizer step ends a step: the script needs no change.")
@@ -87,7 +88,7 @@ def run(
     script: str,
     arguments: tuple[str, ...],
     is_module: bool,
-    output_dir: Path,
+    output_dir: Path | None,
     labels: tuple[str, ...],
     env_only: bool,
     device_profile: str,
@@ -102,7 +103,7 @@ def run(
     target = launch.Target(script, arguments, is_module)
     own_labels = parse_labels(labels)
     if env_only:
-        outcome = _run_env_only(target, output_dir, own_labels, device_profile, skip, given)
+        outcome = _run_env_only(target, output_dir or Path(DEFAULT_DIRECTORY), own_labels, device_profile, skip, given)
     else:
         overrides = {name: given[name] for name in OPTION_NAMES if given[name] is not None}
         if "modes" in overrides:

@@ -140,7 +140,8 @@ def test_no_device_events_at_all_is_an_error(good: Path) -> None:
     ("status", "reason", "code", "word"),
     [
         ("failed", "the disk is full", "export-failed", "free some space"),
-        ("incomplete", "SIGTERM: 0 of 1 active steps", "incomplete", "at least 4 steps"),
+        ("incomplete", "SIGTERM: 0 of 1 active steps", "incomplete", "reach the end"),
+        ("incomplete", "stopped after 2 steps: 0 of 1 active steps", "incomplete", "at least 4 steps"),
     ],
 )
 def test_status_of_the_manifest(

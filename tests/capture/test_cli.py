@@ -26,14 +26,14 @@ def test_rmsnorm_study_as_a_newcomer_types_it(workplace: Workplace) -> None:
     pytest.importorskip("torch")
     done = workplace.command("run", EXAMPLES / "rmsnorm.py")
     assert done.returncode == 0, done.stderr
-    records = {record.labels["variant"]: record for record in workplace.manifests("profiles")}
+    records = {record.labels["variant"]: record for record in workplace.manifests("rmsnorm")}
     assert {"naive", "rms_norm"} <= set(records)
     conditions = [(r.schedule["wait"], r.schedule["warmup"], r.schedule["active"]) for r in records.values()]
     assert set(conditions) == {(2, 1, 1)}
-    assert "tracekit diff profiles/rmsnorm/naive profiles/rmsnorm/rms_norm" in done.stdout
+    assert "tracekit diff rmsnorm/naive rmsnorm/rms_norm" in done.stdout
     assert "check: everything is there" in done.stderr
-    assert "next: tracekit analyze profiles" in done.stderr
-    analysed = workplace.python("-m", "tracekit", "analyze", "profiles/rmsnorm/naive", "--cache", "cache")
+    assert "next: tracekit analyze rmsnorm" in done.stderr
+    analysed = workplace.python("-m", "tracekit", "analyze", "rmsnorm/naive", "--cache", "cache")
     assert analysed.returncode == 0, analysed.stderr
     assert "No device work in this capture" in analysed.stdout and "aten::mean" in analysed.stdout
 

@@ -30,17 +30,17 @@ def test_a_trace_is_whole_exactly_when_nothing_is_cut(
     if has_footer:
         trace |= {"traceName": "x.json", "distributedInfo": {"rank": 0, "pg": [{"ranks": [0, 1]}]}}
     text = json.dumps(trace, **style).encode()  # type: ignore[arg-type]
-    assert tracefile.is_closed(text)
-    assert tracefile.is_closed(text + b"\n  \n")
-    cut = data.draw(st.integers(0, len(text) - 1))
-    assert not tracefile.is_closed(text[:cut])
+    assert tracefile.is_closed(text, text)
+    assert tracefile.is_closed(text + b"\n  \n", text)
+    cut = data.draw(st.integers(0, len(text) - 1) | st.just(len(text) - 1))
+    assert not tracefile.is_closed(text[:cut], text[:cut])
 
 
 @given(EVENTS, STYLES)
 def test_a_bare_array_is_whole_when_it_is_closed(events: list[dict[str, object]], style: dict[str, object]) -> None:
     text = json.dumps(events, **style).encode()  # type: ignore[arg-type]
-    assert tracefile.is_closed(text)
-    assert not tracefile.is_closed(text[:-1])
+    assert tracefile.is_closed(text, text)
+    assert not tracefile.is_closed(text[:-1], text)
 
 
 @pytest.mark.parametrize("is_gzip", [False, True])
@@ -73,4 +73,4 @@ def test_a_cut_gzip_file_is_a_problem_not_a_traceback(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_looked_at_without_a_traceback(data: bytes) -> None:
-    assert tracefile.is_closed(data) in (True, False)
+    assert tracefile.is_closed(data, data) in (True, False)
