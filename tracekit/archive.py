@@ -8,8 +8,10 @@ depend on the input alone: no dates, no host names, rows in a fixed order.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -21,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from tracekit import tables
 from tracekit.errors import ArchiveError
@@ -31,6 +34,8 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame
 
 MANIFEST = "manifest.json"
 STAGING_PREFIX = ".staging-"
+REPLACED_PREFIX = ".replaced-"
+REMOVED_PREFIX = ".removed-"
 PROFILE_PREFIX = "profile="
 
 _ROW_GROUP_ROWS = 131_072
@@ -48,7 +53,7 @@ class TableWriter:
     of the file see plain text either way.
     """
 
-    def __init__(self, table: Table, path: Path) -> None:
+    def __init__(self, table: Table, path: Path, *, level: int = 1) -> None:
         self.row_count = 0
         self._schema = _encoded_schema(table)
         names = set(table.names)
@@ -56,7 +61,7 @@ class TableWriter:
             path,
             self._schema,
             compression="zstd",
-            compression_level=1,
+            compression_level=level,
             use_dictionary=sorted(names & _DICTIONARY),
             column_encoding={name: "DELTA_BINARY_PACKED" for name in table.names if name in _DELTA},
             write_statistics=[name for name in table.names if name not in _NO_STATISTICS],
@@ -146,7 +151,7 @@ def new_staging(archive: Path, profile_id: str) -> Path:
     Raises:
         ArchiveError: if the archive cannot be created or written.
     """
-    path = archive / f"{STAGING_PREFIX}{profile_id}-{os.getpid()}-{secrets.token_hex(4)}"
+    path = hidden_path(archive, STAGING_PREFIX, profile_id)
     try:
         path.mkdir(parents=True)
     except OSError as error:
@@ -154,6 +159,24 @@ def new_staging(archive: Path, profile_id: str) -> Path:
             f"{archive}: cannot write an archive here: {error.strerror}", hint="choose another directory with -o"
         ) from error
     return path
+
+
+def hidden_path(archive: Path, prefix: str, profile_id: str) -> Path:
+    """A new name in ``archive`` that readers pass over and that tells whose it is (see ``upkeep.clean``)."""
+    return archive / f"{prefix}{profile_id}-{machine_id()}.{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@functools.cache
+def machine_id() -> str:
+    """Short hash of what process ids are unique in: the boot of a machine, and the container."""
+    facts = [platform.node()]
+    for place in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        path = Path(place)
+        try:
+            facts.append(str(path.readlink()) if path.is_symlink() else path.read_text())
+        except OSError:
+            continue
+    return xxhash.xxh3_64_hexdigest("\0".join(facts).encode())[:8]
 
 
 def publish(staging: Path, archive: Path, profile_id: str) -> Path:
@@ -170,7 +193,7 @@ def publish(staging: Path, archive: Path, profile_id: str) -> Path:
         except OSError:
             if not target.is_dir():
                 raise
-            discarded = archive / f"{STAGING_PREFIX}old-{secrets.token_hex(4)}"
+            discarded = hidden_path(archive, REPLACED_PREFIX, profile_id)
             try:
                 target.rename(discarded)
             except FileNotFoundError:
@@ -217,9 +240,20 @@ def slug(text: str) -> str:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write the manifest as readable JSON with a fixed key order."""
-    text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
+    """Write the manifest as readable JSON with a fixed key order, with size and hash of each table's file."""
+    files = {p.name: file_facts(p) for p in sorted(directory.glob("*.parquet"))}
+    whole = {**manifest, "files": files} if files else manifest
+    text = json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False)
     (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def file_facts(path: Path) -> dict[str, int | str]:
+    """Size and content hash of a file, as the manifest holds them."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(4 << 20):
+            digest.update(block)
+        return {"size_bytes": file.tell(), "xxh3_128": digest.hexdigest()}
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -18,6 +18,8 @@ from tracekit.ingestion import Progress, ingest
 from tracekit.metrics import METRICS, metric
 from tracekit.metrics.base import Inputs, OptionValue
 from tracekit.metrics.steps import scope as scope_of
+from tracekit.query import query
+from tracekit.runs import runs
 
 Scope = str | int
 """``"steps"`` (steps after warm-up, or everything if there are none), ``"all"``, or a step number."""
@@ -29,6 +31,18 @@ class _Tables:
     def table(self, name: str) -> pl.LazyFrame:
         """One stored table by name, with its ``profile`` column first."""
         raise NotImplementedError
+
+    def sql_table(self, name: str) -> pl.LazyFrame:
+        """See ``query.Queryable``."""
+        raise NotImplementedError
+
+    def query(self, sql: str) -> pl.LazyFrame:
+        """The result of an SQL query over ``runs``, the stored tables and the metrics, by their names.
+
+        Raises:
+            QueryError: if it is not valid, or does anything but read these tables.
+        """
+        return query(self, sql)
 
     @property
     def events(self) -> pl.LazyFrame:
@@ -102,6 +116,18 @@ class Profile(_Tables):
         if name not in tables.TABLES:
             raise ArchiveError(f"no table {name!r}", hint=f"tables are {', '.join(tables.TABLES)}")
         return store.scan([self.path], name).drop("profile")
+
+    @property
+    def runs(self) -> pl.LazyFrame:
+        """One row: capture facts, labels and versions as columns (``runs.RUNS``)."""
+        return runs(self._named(self.sessions)).lazy()
+
+    def sql_table(self, name: str) -> pl.LazyFrame:
+        """See ``query.Queryable``."""
+        return self.runs if name == "runs" else self._named(self.metric(name) if name in METRICS else self.table(name))
+
+    def _named(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.select(pl.lit(self.id).alias("profile"), pl.all())
 
     @property
     def device_tables(self) -> Sequence[str]:
@@ -188,13 +214,14 @@ class Archive(_Tables, Mapping[str, Profile]):
     Spanning tables have a ``profile`` column; filters and column choices reach the Parquet files.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], ids: Sequence[str] | None = None) -> None:
         self.path = Path(path)
+        self._ids = ids
 
     @property
     def ids(self) -> list[str]:
         """Ids of the whole profiles, sorted."""
-        return store.profile_ids(self.path)
+        return store.profile_ids(self.path) if self._ids is None else list(self._ids)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One stored table over all profiles, with ``profile`` first.
@@ -205,6 +232,28 @@ class Archive(_Tables, Mapping[str, Profile]):
         if name not in tables.TABLES:
             raise ArchiveError(f"no table {name!r}", hint=f"tables are {', '.join(tables.TABLES)}")
         return store.scan([store.profile_path(self.path, i) for i in self.ids], name)
+
+    @property
+    def runs(self) -> pl.LazyFrame:
+        """One row per profile: capture facts, labels and versions as columns (``runs.RUNS``)."""
+        return runs(self.sessions).lazy()
+
+    def with_facts(self, frame: pl.LazyFrame, *columns: str) -> pl.LazyFrame:
+        """``frame``, which has a ``profile`` column, with columns of ``runs`` joined (default: all of them)."""
+        facts = self.runs
+        return frame.join(facts.select("profile", *columns) if columns else facts, on="profile", how="left")
+
+    def where(self, condition: pl.Expr) -> Archive:
+        """The archive cut down to the profiles whose row of ``runs`` fulfils a condition; others are not opened."""
+        return self.only(self.runs.filter(condition).select("profile").collect()["profile"].to_list())
+
+    def only(self, ids: Sequence[str]) -> Archive:
+        """The archive cut down to some of its profiles."""
+        return type(self)(self.path, ids)
+
+    def sql_table(self, name: str) -> pl.LazyFrame:
+        """See ``query.Queryable``."""
+        return self.runs if name == "runs" else self.metric(name) if name in METRICS else self.table(name)
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
         """A metric of every profile, with ``profile`` first."""
@@ -262,6 +311,20 @@ def open_any(
         return Archive(place)
     result = ingest([place], cache or default_cache(), neff_cache=neff_cache, progress=progress)
     return Profile(result.path)
+
+
+def open_archive(path: str | os.PathLike[str]) -> Archive:
+    """Open an archive, one without profiles included.
+
+    Raises:
+        ArchiveError: if there is no directory of that name, or it is a profile.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        raise ArchiveError(f"{place}: no such archive", hint="make one with `tracekit ingest` or `tracekit batch`")
+    if store.is_profile(place):
+        raise ArchiveError(f"{place}: one profile, not an archive", hint=f"name {place.parent}")
+    return Archive(place)
 
 
 def open_profile(

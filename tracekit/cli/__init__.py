@@ -30,6 +30,8 @@ COMMANDS = {
     "doctor": "Check whether a capture is fit to be analysed.",
     "report": "Write one self-contained HTML file.",
     "ingest": "Store captures as a profile in an archive.",
+    "query": "Ask an archive in SQL, or interactively.",
+    "archive": "List, check, label and remove the profiles of an archive.",
 }
 """Command → help line; the module ``tracekit.cli.<command>`` exports ``command`` and is loaded when it is run."""
 

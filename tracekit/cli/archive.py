@@ -1,0 +1,224 @@
+"""``tracekit archive``: list, check, clean, remove, rename, relabel, compact and migrate stored profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from tracekit.cli.output import console, emit, format_option, printable, size
+from tracekit.errors import ArchiveError, TracekitError
+
+if TYPE_CHECKING:
+    from tracekit.profile import Archive
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_EPILOG = """\b
+Examples:
+  tracekit archive ls runs/ --where "label_commit = '4f2a'"
+  tracekit archive label runs/ nightly-0f3a build=1207 --where "device = 'neuron'"
+  tracekit archive rm runs/ nightly-0f3a
+  tracekit archive verify runs/
+"""
+
+
+@click.group(epilog=_EPILOG)
+def command() -> None:
+    """List, check, label and remove the profiles of an archive.
+
+    Profiles are named by id, or chosen with --where: an SQL condition over the table runs (its columns:
+    tracekit query ARCHIVE "SELECT * FROM runs").
+    """
+
+
+def _archive_argument(command: _Command) -> _Command:
+    return click.argument("archive")(command)
+
+
+def _chosen(command: _Command) -> _Command:
+    """Add PROFILE... and ``--where``."""
+    where = click.option("--where", metavar="CONDITION", help="Those whose row of runs fulfils an SQL condition.")
+    return click.argument("profiles", nargs=-1, metavar="[PROFILE]...")(where(command))
+
+
+@command.command("ls", epilog="\b\nExamples:\n  tracekit archive ls runs/\n  tracekit archive ls runs/ --format csv\n")
+@_archive_argument
+@click.option("--where", metavar="CONDITION", help="Only those whose row of runs fulfils an SQL condition.")
+@format_option
+def ls(archive: str, where: str | None, form: str | None, output: Path | None) -> None:
+    """List the profiles of ARCHIVE with size, machine, ranks and labels."""
+    from tracekit.listing import LISTING, listing
+
+    found = _open(archive)
+    frame = listing(found, _ids(found, (), where))
+    emit(frame, LISTING, form, output)
+    if form in (None, "table") and output is None:
+        total = f"{frame.height:,} profiles, {size(int(frame['size_bytes'].sum()))}, {frame['event_count'].sum():,} events"
+        console().print(total, style="dim")
+
+
+@command.command("verify")
+@_archive_argument
+@_chosen
+@click.option("--quick", is_flag=True, help="Sizes, layout and row counts only; do not read everything.")
+@format_option
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    archive: str,
+    profiles: tuple[str, ...],
+    where: str | None,
+    quick: bool,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Check that profiles are what was written; clean up what dead processes left.
+
+    Exits 1 if a profile is damaged.
+    """
+    from tracekit import upkeep
+
+    root = _local(archive)
+    removed = upkeep.clean(root)
+    ids = _ids(_open(archive), profiles, where)
+    rows = [problem for i in ids for problem in upkeep.verify(root, i, contents=not quick)]
+    if rows or form not in (None, "table") or output is not None:
+        emit(upkeep.PROBLEMS.rows(rows), upkeep.PROBLEMS, form, output)
+    bad = len({row["profile"] for row in rows})
+    swept = f"; removed {len(removed)} unfinished" if removed else ""
+    console(stderr=bool(rows)).print(f"{len(ids) - bad:,} profiles sound, {bad:,} damaged{swept}")
+    ctx.exit(1 if bad else 0)
+
+
+@command.command("rm")
+@_archive_argument
+@_chosen
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+def rm(archive: str, profiles: tuple[str, ...], where: str | None, yes: bool, dry_run: bool) -> None:
+    """Remove profiles. There is no way back."""
+    from tracekit import upkeep
+
+    root = _local(archive)
+    ids = _named(archive, profiles, where)
+    if not dry_run and not yes and ids:
+        click.confirm(f"Remove {len(ids)} profile(s): {_some(ids)}?", abort=True, err=True)
+    for profile_id in () if dry_run else ids:
+        upkeep.remove(root, profile_id)
+    console().print(f"{'would remove' if dry_run else 'removed'} {len(ids)}: {_some(ids)}", soft_wrap=True)
+
+
+@command.command("rename")
+@_archive_argument
+@click.argument("profile")
+@click.argument("new_name")
+def rename(archive: str, profile: str, new_name: str) -> None:
+    """Give a profile another name."""
+    from tracekit import upkeep
+
+    upkeep.rename(_local(archive), profile, new_name)
+    console().print(f"{printable(profile)} is now {new_name}", soft_wrap=True)
+
+
+@command.command("label")
+@_archive_argument
+@click.argument("words", nargs=-1, required=True, metavar="[PROFILE]... KEY=VALUE...")
+@click.option("--where", metavar="CONDITION", help="Those whose row of runs fulfils an SQL condition.")
+def label(archive: str, words: tuple[str, ...], where: str | None) -> None:
+    """Set labels of profiles; KEY= without a value removes one."""
+    from tracekit import upkeep
+
+    pairs = [word.partition("=") for word in words if "=" in word]
+    profiles = tuple(word for word in words if "=" not in word)
+    if not pairs or any(not key for key, _, _ in pairs):
+        raise click.UsageError("name at least one KEY=VALUE")
+    root = _local(archive)
+    ids = _named(archive, profiles, where)
+    for profile_id in ids:
+        upkeep.relabel(root, profile_id, {key: value or None for key, _, value in pairs})
+    console().print(f"labelled {len(ids)}: {_some(ids)}", soft_wrap=True)
+
+
+@command.command("compact")
+@_archive_argument
+@_chosen
+def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
+    """Compress profiles harder: smaller files, the same rows. Takes all profiles if none are named."""
+    from tracekit import upkeep
+
+    root = _local(archive)
+    upkeep.clean(root)
+    ids = _ids(_open(archive), profiles, where)
+    sizes = [upkeep.compact(root, profile_id) for profile_id in ids]
+    before, after = (sum(s[i] for s in sizes) for i in (0, 1))
+    console().print(f"{len(ids):,} profiles: {size(before)} → {size(after)}")
+
+
+@command.command("migrate")
+@_archive_argument
+@click.pass_context
+def migrate(ctx: click.Context, archive: str) -> None:
+    """Bring profiles of an older version to this one's layout."""
+    from tracekit import archive as store
+    from tracekit import upkeep
+    from tracekit.tables import SCHEMA_VERSION
+
+    root = _local(archive)
+    failed = 0
+    ids = store.profile_ids(root)
+    for profile_id in ids:
+        try:
+            upkeep.migrate(root, profile_id)
+        except ArchiveError as error:
+            failed += 1
+            console(stderr=True).print(printable(str(error)), soft_wrap=True)
+    console().print(f"{len(ids) - failed:,} profiles have schema {SCHEMA_VERSION}, {failed:,} cannot be brought there")
+    ctx.exit(1 if failed else 0)
+
+
+def _open(archive: str) -> Archive:
+    from tracekit.profile import Archive, open_archive
+
+    found = open_archive(archive)
+    assert isinstance(found, Archive)
+    return found
+
+
+def _local(archive: str) -> Path:
+    if "://" in archive:
+        raise TracekitError(f"{printable(archive)}: only for archives on a file system", hint="copy it first")
+    path = Path(archive)
+    if not path.is_dir():
+        raise ArchiveError(f"{path}: no such archive", hint="make one with `tracekit ingest` or `tracekit batch`")
+    return path
+
+
+def _named(archive: str, profiles: tuple[str, ...], where: str | None) -> list[str]:
+    if not profiles and where is None:
+        raise click.UsageError("name profiles, or choose them with --where CONDITION")
+    return _ids(_open(archive), profiles, where)
+
+
+def _ids(found: Archive, profiles: tuple[str, ...], where: str | None) -> list[str]:
+    """Profiles that are named and fulfil the condition; all without either.
+
+    Raises:
+        ArchiveError: if a named one does not exist.
+    """
+    known = found.ids
+    missing = [p for p in profiles if p not in known]
+    if missing:
+        raise ArchiveError(f"no profile {missing[0]!r} in this archive", hint="`tracekit archive ls` lists them")
+    ids = list(dict.fromkeys(profiles)) or known
+    if where is not None:
+        kept = found.query(f"SELECT profile FROM runs WHERE ({where})").collect()["profile"].to_list()
+        ids = [i for i in ids if i in set(kept)]
+    return ids
+
+
+def _some(ids: list[str]) -> str:
+    shown = ", ".join(printable(i) for i in ids[:5]) or "none"
+    return f"{shown}, … ({len(ids)} in all)" if len(ids) > 5 else shown
