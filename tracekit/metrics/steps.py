@@ -115,7 +115,7 @@ def _with_slow_first(found: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def scope(events: pl.LazyFrame, sessions: pl.LazyFrame, which: str | int) -> pl.LazyFrame:
-    """The windows to measure.
+    """The windows to measure, as a frame in memory: they are few, and every metric uses them several times.
 
     Args:
         events: ``tables.EVENTS``.
@@ -130,7 +130,7 @@ def scope(events: pl.LazyFrame, sessions: pl.LazyFrame, which: str | int) -> pl.
         TracekitError: if ``which`` is neither of these, or no session has that step.
     """
     if which == "all":
-        return _whole(sessions)
+        return _whole(sessions).collect().lazy()
     found = steps(events).collect()
     if isinstance(which, int):
         chosen = found.filter(pl.col("step") == which)
@@ -141,7 +141,8 @@ def scope(events: pl.LazyFrame, sessions: pl.LazyFrame, which: str | int) -> pl.
     if which != "steps":
         raise TracekitError(f"no scope {which!r}", hint="use steps, all or the number of a step")
     kept = found.lazy().filter(~pl.col("is_warmup")).select(SCOPE.names)
-    return pl.concat([kept, _whole(sessions).join(kept, on="session", how="anti")]).sort("session", "start_ns")
+    windows = pl.concat([kept, _whole(sessions).join(kept, on="session", how="anti")]).sort("session", "start_ns")
+    return windows.collect().lazy()
 
 
 def _whole(sessions: pl.LazyFrame) -> pl.LazyFrame:
