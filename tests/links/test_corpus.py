@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tests.shared_data import CORPUS, corpus_truth, needs_shared
 from tracekit.ingestion import ingest
 
-CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
-EXPECTED = json.loads((CORPUS / "expected.json").read_text()) if (CORPUS / "expected.json").exists() else {}
-FILES = {name: e.get("device") for name, e in EXPECTED.items()}
-SKIP_CPU_ONLY = [name for name, device in FILES.items() if device]
+FILES = {name: e.get("device") for name, e in corpus_truth().items()}
 
-pytestmark = pytest.mark.skipif(not EXPECTED, reason="needs the shared corpus")
+pytestmark = needs_shared
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -40,12 +37,10 @@ def test_links_by_correlation_and_every_device_event_once(name: str, tmp_path: P
     assert launched.height >= device["linked_by_correlation"]
     assert (launched["submit_id"] == launched["launch_id"]).all()
     assert links.join(events.select(from_id="event_id"), on="from_id", how="anti").is_empty()
+    assert_operators_hold_the_moment_of_their_launch(events, chains)
 
 
-@pytest.mark.parametrize("name", SKIP_CPU_ONLY)
-def test_operators_hold_the_moment_of_their_launch(name: str, tmp_path: Path):
-    path = ingest([CORPUS / name], tmp_path).path
-    events, chains = (pl.read_parquet(path / f"{t}.parquet") for t in ("events", "chains"))
+def assert_operators_hold_the_moment_of_their_launch(events: pl.DataFrame, chains: pl.DataFrame) -> None:
     call = events.select(launch_id="event_id", launch_thread="thread_id", launch_ns="start_ns")
     op = events.select(dispatch_id="event_id", op_thread="thread_id", op_kind="kind")
     launched = chains.join(call, on="launch_id").join(op, on="dispatch_id")

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.shared_data import NEURON, needs_shared
 from tracekit.ingestion import ingest
 
-SHARED = Path(__file__).resolve().parents[2] / "../shared/neuron"
-CAPTURES = sorted(p.parent.name for p in SHARED.glob("*/truth.json"))
+CAPTURES = sorted(p.parent.name for p in NEURON.glob("*/truth.json"))
 SYSTEM = {
     "explorer": ("explorer",),
     "system_json": ("system_profile.json",),
@@ -23,7 +23,7 @@ SYSTEM = {
 FRAMEWORK = ("capture/*/*/trace.json",)
 EVERYTHING = tuple(p for patterns in SYSTEM.values() for p in patterns) + FRAMEWORK
 
-pytestmark = pytest.mark.skipif(not CAPTURES, reason="needs the shared captures")
+pytestmark = needs_shared
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ def ingested(capture: str, patterns: tuple[str, ...], tmp_path: Path) -> Ingeste
     """Ingest the files of a capture that match, in a directory of their own."""
     source = tmp_path / capture
     for pattern in patterns:
-        for path in sorted((SHARED / capture).glob(pattern)):
-            target = source / path.relative_to(SHARED / capture)
+        for path in sorted((NEURON / capture).glob(pattern)):
+            target = source / path.relative_to(NEURON / capture)
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if path.is_dir() else shutil.copy)(path, target)
     stored = ingest([source], tmp_path / "archive").path
     tables = [pl.read_parquet(stored / f"{name}.parquet") for name in ("chains", "links", "events", "notes")]
-    truth = json.loads((SHARED / capture / "truth.json").read_text())["processes"]
+    truth = json.loads((NEURON / capture / "truth.json").read_text())["processes"]
     return Ingested(
         *tables, [c | {"process_id": p["process_id"], "nc_idx": p["nc_idx"]} for p in truth for c in p["chains"]]
     )

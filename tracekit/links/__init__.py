@@ -40,7 +40,7 @@ def build(events: pl.LazyFrame, flows: pl.LazyFrame, sessions: pl.LazyFrame) -> 
 
     Every primary device event of lane ``hardware`` is in exactly one chain, linked or not. Sessions never
     link to one another. They are taken in batches, so that memory is bounded by the largest session's
-    launches and device work; without any of those, four narrow columns are all that is read.
+    launches and device work; without any of those, two narrow columns are all that is read.
 
     Args:
         events: ``tables.EVENTS``.
@@ -66,7 +66,7 @@ def build(events: pl.LazyFrame, flows: pl.LazyFrame, sessions: pl.LazyFrame) -> 
         notes.append(remarks.ambiguous(ambiguous))
     finished = _numbered(pl.concat(chain_rows))
     notes += [remarks.remarks(finished, lanes), clock.causality(finished)]
-    all_links = pl.concat(link_rows).sort("from_id", "to_id")
+    all_links = pl.concat(link_rows) if len(link_rows) < 3 else pl.concat(link_rows).sort("from_id", "to_id")
     return Linked(all_links, finished, pl.concat(notes).sort("session", "code"))
 
 
@@ -83,7 +83,7 @@ def _lanes(counts: pl.DataFrame) -> pl.DataFrame:
 
 def _batches(counts: pl.DataFrame) -> Iterator[list[str]]:
     """Sessions that may have chains, packed into batches of bounded size."""
-    is_op = pl.col("lane").eq("dispatch") & ~pl.col("kind").eq("call")
+    is_op = pl.col("lane").eq("dispatch") & pl.col("kind").eq("op")
     sizes = (
         counts.filter(~is_op)
         .group_by("session")

@@ -261,29 +261,21 @@ def link(rows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     staged = pl.col("stage_id").is_not_null() & ~direct
     by_id = pl.lit("id")
     counted = pl.when(pl.col("record_execution").is_not_null()).then(by_id).otherwise(pl.lit("order"))
+    later = pl.col("event_id") != pl.col("stage_id")
     pairs = [
         _edge(rows, "op_id", launch, "op_method"),
         _edge(rows, "call_id", "stream_event", by_id),
         _edge(rows, pl.coalesce("stream_event", "call_id"), "submit_event", by_id),
         _edge(rows, "submit_event", "stage_id", "submit_method"),
-        _edge(rows.join(_behind(stages), on="record"), "stage_id", "later_stage", counted),
+        _edge(rows.join(stages, on="record").filter(later), "stage_id", "event_id", counted),
         _edge(_exploded(rows.filter(staged)), "stage_id", work, "work_method"),
         _edge(_exploded(rows.filter(~staged & ~direct)), "submit_event", work, "submit_method"),
         _edge(_exploded(rows.filter(direct)), "call_id", work, "work_method"),
         _edge(_exploded(rows.filter(direct)), "bare_id", work, "bare_method"),
     ]
     certainty = pl.col("method").replace_strict(_RANK, return_dtype=pl.Int8)
-    return (
-        pl.concat(pairs)
-        .sort("from_id", "to_id", certainty)
-        .unique(["from_id", "to_id"], keep="first", maintain_order=True)
-    )
-
-
-def _behind(stages: pl.DataFrame) -> pl.DataFrame:
-    """Host stages after the first of each record."""
-    later = pl.int_range(pl.len()).over("record") > 0
-    return stages.filter(later).select("record", later_stage="event_id")
+    ordered = pl.concat(pairs).sort("from_id", "to_id", certainty)
+    return ordered.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ("from_id", "to_id")))
 
 
 def _exploded(rows: pl.DataFrame) -> pl.DataFrame:

@@ -98,13 +98,15 @@ def _none() -> pl.Expr:
 def _stage_records(stages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One row per execution the host stages tell of; a stage that is not later than the one before opens a new one."""
     rank = pl.col("name").replace_strict(STAGES, return_dtype=pl.Int8)
-    opens = (rank <= rank.shift()).fill_null(False)
-    ordered = stages.sort("start_ns", "event_id").with_columns(_part=opens.cast(pl.UInt32).cum_sum().over(KEY))
+    another = pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in KEY)
+    ordered = stages.sort(*KEY, "start_ns", "event_id").with_columns(
+        _part=(another | (rank <= rank.shift())).fill_null(True).cum_sum()
+    )
     is_wait = pl.col("name") == WAIT
     records = (
-        ordered.group_by(*KEY, "_part", maintain_order=True)
+        ordered.group_by("_part", maintain_order=True)
         .agg(
-            pl.col("start_ns", "thread_id").first(),
+            pl.col(*KEY, "start_ns", "thread_id").first(),
             pl.col("end_ns").max(),
             pl.col("sequence_id").drop_nulls().first(),
             stage_id=pl.col("event_id").first(),
@@ -115,6 +117,7 @@ def _stage_records(stages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
             wait_start_ns=pl.col("start_ns").filter(is_wait).first(),
             wait_end_ns=pl.col("end_ns").filter(is_wait).first(),
         )
+        .sort("start_ns", "stage_id")
         .with_columns(cause=pl.int_range(pl.len(), dtype=pl.UInt32), at="start_ns", has_stage=pl.lit(True))
     )
     members = records.select(record="cause", event_id="event_ids").explode("event_id")
@@ -122,37 +125,55 @@ def _stage_records(stages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _clusters(hardware: pl.DataFrame) -> pl.DataFrame:
-    """Merge the physical cores of one execution: rows of a key that overlap in time, one per physical core.
+    """Merge the physical cores of one execution.
 
-    An exec id that each physical core has at most once is one execution even if its rows do not overlap.
+    An exec id that each physical core has at most once is one execution. Elsewhere rows of a key that overlap
+    in time are, one per physical core.
     """
     key = [*KEY, "kind", "name"]
-    rows = match.islands(hardware, key, "island")
-    once = (
-        pl.col("execution_id").is_not_null()
-        & pl.col("kind").eq("execution")
-        & pl.col("physical_core").is_not_null()
-        & ~pl.col("physical_core").is_duplicated().over(key)
+    counted = hardware.group_by(key).agg(
+        clear=pl.col("execution_id").first().is_not_null()
+        & pl.col("kind").first().eq("execution")
+        & (pl.col("physical_core").drop_nulls().n_unique() == pl.len())
+        & (pl.len() <= 2)
     )
-    rows = rows.with_columns(
-        island=pl.when(once.all().over(key)).then(pl.col("island").min().over(key)).otherwise("island")
+    rows = hardware.join(counted, on=key, nulls_equal=True, validate="m:1", maintain_order="left")
+    clear = rows.filter("clear").group_by(key, maintain_order=True).agg(*_merged(), device_ns=_union_of_two())
+    doubtful = rows.filter(~pl.col("clear"))
+    return (
+        pl.concat([clear, _overlapping(doubtful, key).select(clear.columns)])
+        .sort("start_ns", pl.col("event_ids").list.first())
+        .with_columns(work=pl.int_range(pl.len(), dtype=pl.UInt32), at="start_ns")
     )
+
+
+def _merged() -> list[pl.Expr]:
+    return [
+        pl.col("stream_id").first(),
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        pl.col("event_id").sort().alias("event_ids"),
+    ]
+
+
+def _union_of_two() -> pl.Expr:
+    """Length of the union of one or two intervals."""
+    shared = pl.max_horizontal(pl.col("end_ns").min() - pl.col("start_ns").max(), 0)
+    return (pl.col("end_ns") - pl.col("start_ns")).sum() - pl.when(pl.len() == 2).then(shared).otherwise(0)
+
+
+def _overlapping(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Rows of a key that overlap in time, the n-th of each physical core together."""
+    rows = match.islands(rows, key, "island")
     rows = rows.with_columns(nth=pl.int_range(pl.len(), dtype=pl.UInt32).over("island", "physical_core"))
     busy_until = pl.col("end_ns").cum_max().shift().over("island", "nth")
     new_ns = pl.col("end_ns") - pl.max_horizontal("start_ns", busy_until)
-    return (
+    merged = (
         rows.with_columns(new_ns=pl.max_horizontal(new_ns, 0))
         .group_by("island", "nth", maintain_order=True)
-        .agg(
-            pl.col(*KEY, "kind", "name", "stream_id").first(),
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            device_ns=pl.col("new_ns").sum(),
-            event_ids=pl.col("event_id").sort(),
-        )
-        .drop("island", "nth")
-        .with_columns(work=pl.int_range(pl.len(), dtype=pl.UInt32), at="start_ns")
+        .agg(pl.col(key).first(), *_merged(), device_ns=pl.col("new_ns").sum())
     )
+    return merged.drop("island", "nth")
 
 
 def _meet(staged: pl.DataFrame, running: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ time decided), each effect at most once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import polars as pl
 
@@ -30,12 +31,21 @@ def pair(causes: pl.DataFrame, effects: pl.DataFrame, by: Sequence[str]) -> pl.D
     Returns:
         ``effect``, ``cause``, ``ambiguous``; both indexes at most once.
     """
-    if causes.is_empty() or effects.is_empty():
-        return NO_MATCH
+    left, right = _keyed(causes, "cause", by), _keyed(effects, "effect", by)
+    repeated = pl.concat([_repeated(left, by), _repeated(right, by)]).unique()
+    if repeated.is_empty():
+        return _sure(left, right, by)
+    once = [f.join(repeated, on=by, how="anti") for f in (left, right)]
+    several = [f.join(repeated, on=by, how="semi") for f in (left, right)]
+    return pl.concat([_sure(once[0], once[1], by), _paired_in_time(several[0], several[1], by)])
+
+
+def _paired_in_time(causes: pl.DataFrame, effects: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     left, right = _numbered(causes, "cause", by), _numbered(effects, "effect", by)
     met = right.join(left, on=[*by, "nth"], suffix="_cause", validate="1:1")
-    even = met.filter(pl.col("rows") == pl.col("rows_cause")).select("effect", "cause", ambiguous=pl.col("rows") > 1)
-    odd = met.filter(pl.col("nth") == 0, pl.col("rows") != pl.col("rows_cause")).select(by)
+    is_even = pl.col("rows") == pl.col("rows_cause")
+    even = met.filter(is_even).select("effect", "cause", ambiguous=pl.lit(True))
+    odd = met.filter(~is_even, pl.col("nth") == 0).select(by)
     if odd.is_empty():
         return even
     uneven = _latest(right.join(odd, on=by, how="semi"), left.join(odd, on=by, how="semi"), by)
@@ -52,18 +62,16 @@ def owner(causes: pl.DataFrame, effects: pl.DataFrame, by: Sequence[str]) -> pl.
     Returns:
         ``effect``, ``cause``, ``ambiguous``; each effect at most once.
     """
-    if causes.is_empty() or effects.is_empty():
-        return NO_MATCH
-    left = _numbered(causes, "cause", by)
-    right = effects.select("effect", "at", *by).drop_nulls(by)
-    first = right.join(left.filter(pl.col("nth") == 0).drop("at"), on=by, validate="m:1")
-    sure = first.filter(pl.col("rows") == 1).select("effect", "cause", ambiguous=pl.lit(False))
-    several = first.filter(pl.col("rows") > 1)
-    if several.is_empty():
-        return sure
-    earliest = several.select("effect", earliest="cause")
-    latest = _latest(several.drop("cause").sort("at"), left.sort("at"), by, keep_all=True)
-    decided = latest.join(earliest, on="effect", validate="1:1").select(
+    left, right = _keyed(causes, "cause", by), _keyed(effects, "effect", by)
+    repeated = _repeated(left, by)
+    if repeated.is_empty():
+        return _sure(left, right, by, validate="m:1")
+    sure = _sure(left.join(repeated, on=by, how="anti"), right, by, validate="m:1")
+    several = _numbered(left.join(repeated, on=by, how="semi"), "cause", by)
+    doubtful = right.join(repeated, on=by, how="semi").sort("at")
+    earliest = doubtful.join(several.filter(pl.col("nth") == 0).drop("at"), on=by, validate="m:1")
+    latest = _latest(doubtful, several, by, keep_all=True)
+    decided = latest.join(earliest.select("effect", earliest="cause"), on="effect", validate="1:1").select(
         "effect", cause=pl.coalesce("cause", "earliest"), ambiguous=pl.lit(True)
     )
     return pl.concat([sure, decided])
@@ -115,11 +123,28 @@ def islands(frame: pl.DataFrame, by: Sequence[str], name: str) -> pl.DataFrame:
     )
 
 
+def _keyed(frame: pl.DataFrame, index: str, by: Sequence[str]) -> pl.DataFrame:
+    """Rows with a whole key."""
+    return frame.select(index, "at", *by).drop_nulls(by)
+
+
+def _repeated(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Keys that stand on several rows."""
+    return frame.group_by(by).agg(rows=pl.len()).filter(pl.col("rows") > 1).select(by)
+
+
+def _sure(
+    causes: pl.DataFrame, effects: pl.DataFrame, by: Sequence[str], *, validate: Literal["1:1", "m:1"] = "1:1"
+) -> pl.DataFrame:
+    """Matches by keys that stand on one cause."""
+    joined = effects.join(causes.drop("at"), on=by, validate=validate)
+    return joined.select("effect", "cause", ambiguous=pl.lit(False))
+
+
 def _numbered(frame: pl.DataFrame, index: str, by: Sequence[str]) -> pl.DataFrame:
     """Rows with a whole key, in time order, with their number within the key and how many it has."""
     return (
-        frame.select(index, "at", *by)
-        .drop_nulls(by)
+        _keyed(frame, index, by)
         .sort("at", index)
         .with_columns(nth=pl.int_range(pl.len(), dtype=pl.UInt32).over(by), rows=pl.len().cast(pl.UInt32).over(by))
     )

@@ -20,7 +20,7 @@ _ABSENT = (
         "no_framework_events",
         pl.col("has_hardware") & ~pl.col("has_dispatch"),
         "no framework events: chains start at the runtime",
-        "profile with torch.profiler instead of environment variables alone to see operators",
+        "record operators too: torch.profiler with ProfilerActivity.CPU, instead of environment variables alone",
     ),
     (
         "no_device_events",

@@ -14,6 +14,8 @@ _QUEUE = 2**48
 """Sequence numbers name their queue in the bits above."""
 _QUEUE_DEPTH = 8
 """How many executions may be submitted before one starts, when the step of two counters is sought."""
+_SAMPLE = 2_000
+"""Executions at either end of a track that a step is sought with."""
 _MATCHED = 0.5
 """Share of the rarer of submits and executions that counters in step must explain."""
 _THREAD = ("session", "process_id", "thread_id")
@@ -142,7 +144,7 @@ def _in_step(causes: pl.DataFrame, effects: pl.DataFrame) -> tuple[pl.DataFrame,
     )
     if submit.is_empty() or counted.is_empty():
         return match.NO_MATCH, settled
-    best = _steps(submit, counted)
+    best = _steps(submit, _ends_of_tracks(counted))
     pairs = (
         _tried(submit, counted, best)
         .filter("fits")
@@ -151,6 +153,12 @@ def _in_step(causes: pl.DataFrame, effects: pl.DataFrame) -> tuple[pl.DataFrame,
         .unique("cause", keep="first", maintain_order=True)
     )
     return pairs.select("effect", "cause", ambiguous=pl.lit(False)), best.select(TRACK).unique()
+
+
+def _ends_of_tracks(counted: pl.DataFrame) -> pl.DataFrame:
+    """First and last executions of each track: enough to find a step, and where a wrong one shows."""
+    place, rows = pl.int_range(pl.len()).over(TRACK), pl.len().over(TRACK)
+    return counted.sort("at").filter((place < _SAMPLE) | (place >= rows - _SAMPLE))
 
 
 def _tried(submit: pl.DataFrame, counted: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
