@@ -113,9 +113,10 @@ class Batch:
 
     def _models(self, places: list[Place]) -> list[str | None]:
         """Decimal hash of the NEFF; for framework events the cache key it names."""
+        models = [_text(a.pop("model_id", None)) for a in self.attributes]
         return [
-            _text(a.pop("model_id", None) or (a.get("neff_cache_key") if lane in FRAMEWORK_LANES else None))
-            for a, (lane, _) in zip(self.attributes, places, strict=True)
+            _text(a.get("neff_cache_key")) if model is None and lane in FRAMEWORK_LANES else model
+            for model, a, (lane, _) in zip(models, self.attributes, places, strict=True)
         ]
 
 
@@ -146,7 +147,8 @@ def _numbers(attributes: Sequence[Attributes], key: str, limit: int) -> pl.Serie
         except (OverflowError, TypeError, pl.exceptions.PolarsError):
             numbers = None
     elif types <= {str, type(None)}:
-        numbers = pl.Series(values, dtype=pl.String).cast(dtype, strict=False)
+        texts = pl.Series(values, dtype=pl.String)
+        numbers = texts.set(~texts.str.contains(r"^-?[0-9]{1,20}$"), None).cast(dtype, strict=False)
     if numbers is None:
         spelled = (integer(value) for value in values)
         numbers = pl.Series([n if n is not None and 0 <= n < limit else None for n in spelled], dtype=dtype)
