@@ -2,8 +2,8 @@
 
 Two sets of rules give frames of the same columns, ``CALLS``, one row per call:
 
-``own``: operators, ranges, Python frames and runtime calls nest by time on their own thread; device work
-belongs to the operator of its chain.
+``own``: operators, ranges and runtime calls nest by time on their own thread, Python frames between them
+are no one's children; device work belongs to the operator of its chain.
 
 ``torch``: what ``torch.profiler``'s ``key_averages()`` does, exactly, from the events of trace.json alone:
 every quirk of torch 2.13 included. The rules, their sources and a proof stand in ``tests/parity``.
@@ -27,7 +27,7 @@ CALLS: dict[str, pl.DataType] = {
     "overload": pl.String(),
     "kind": pl.String(),
     "inside": pl.String(),
-    "attrs_json": pl.String(),
+    "shapes": pl.String(),
     "self_cpu_ns": pl.Int64(),
     "total_cpu_ns": pl.Int64(),
     "self_device_ns": pl.Int64(),
@@ -35,6 +35,9 @@ CALLS: dict[str, pl.DataType] = {
     "execution_count": pl.Int64(),
 }
 """Columns of a frame of calls. ``overload`` is null unless the capture recorded overload names."""
+
+_READ = ("session", "event_id", "process_id", "thread_id", "start_ns", "end_ns", "name", "kind", "category", "shapes")
+"""What a tree is built from; the rest of a row, its attributes above all, never comes into memory."""
 
 _OVERLOADED = r"^(\w+(?:::\w+)+)\.(\w+)$"
 
@@ -54,16 +57,21 @@ _FILTERED = (
 _FRAMEWORK = ("cpu_op", "user_annotation", "python_function")
 _NEVER_ATTRIBUTED = ("mtia_ccp_events", "hpu_op")
 _COLLECTIVE_RANGE = r"^(nccl|gloo|mpi|ucc|xccl):\w+$"
+_INPUT_DIMS = r'"Input Dims"\s*:\s*(\[[\[\]\d,\s-]*\])'
+_TENSOR_LIST = r"\[(?:\[[\d,-]*\],?)+\]"
 _UNFINISHED = r'"finished"\s*:\s*false'
 
 
-def own(events: pl.LazyFrame, chains: pl.LazyFrame, inside: pl.Expr | None = None) -> pl.LazyFrame:
+def own(
+    events: pl.LazyFrame, chains: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: bool = False
+) -> pl.LazyFrame:
     """The calls of every host thread, and work that no call is known to have launched.
 
     Args:
         events: ``tables.EVENTS``.
         chains: ``tables.CHAINS``.
         inside: which events a call is said to be ``inside`` of, the nearest one; None: null for all.
+        with_shapes: read input shapes; they are null otherwise.
 
     Returns:
         ``CALLS``. ``kind`` is that of the event; for work without an operator that of its chain, with
@@ -71,14 +79,20 @@ def own(events: pl.LazyFrame, chains: pl.LazyFrame, inside: pl.Expr | None = Non
     """
     is_host = (_LANE == "dispatch") | ((_LANE == "runtime") & (pl.col("source") == "kineto"))
     hosts = events.filter(pl.col("is_primary") & is_host & _KIND.is_in(_HOST_KINDS))
+    owners = hosts.filter(_KIND.is_in(["op", "annotation"])).select("session", dispatch_id="event_id")
     ran = chains.filter(pl.col("hardware_start_ns").is_not_null())
     launched = (
-        ran.filter(pl.col("dispatch_id").is_not_null())
+        ran.join(owners, on=["session", "dispatch_id"], how="semi")
         .group_by("session", event_id="dispatch_id")
         .agg(kernel_ns=pl.col("device_ns").sum(), execution_count=pl.len().cast(pl.Int64))
     )
-    tree = nesting.nested(hosts, _TRACK).join(launched, on=["session", "event_id"], how="left", maintain_order="left")
-    orphans = ran.filter(pl.col("dispatch_id").is_null()).select(
+    hosts = _named(hosts.with_columns(shapes=_shapes(with_shapes)).select(_READ))
+    tree = nesting.nested(hosts.filter(_KIND != "python"), _TRACK)
+    if inside is not None:
+        around = _inside(nesting.nested(hosts, _TRACK), inside).select("session", "event_id", "inside")
+        tree = tree.join(around, on=["session", "event_id"], how="left", maintain_order="left")
+    tree = tree.join(launched, on=["session", "event_id"], how="left", maintain_order="left")
+    orphans = ran.join(owners, on=["session", "dispatch_id"], how="anti").select(
         "session",
         "kind",
         start_ns="hardware_start_ns",
@@ -91,29 +105,35 @@ def own(events: pl.LazyFrame, chains: pl.LazyFrame, inside: pl.Expr | None = Non
     return pl.concat([_conformed(_measured(tree)), _conformed(orphans)])
 
 
-def torch(events: pl.LazyFrame, inside: pl.Expr | None = None) -> pl.LazyFrame:
+def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: bool = False) -> pl.LazyFrame:
     """The events that ``key_averages()`` adds up, with what it adds.
 
     Args:
         events: ``tables.EVENTS``; only rows of trace.json (source ``kineto``) take part, primary or not.
         inside: as in ``own``.
+        with_shapes: as in ``own``; without recorded shapes as with no inputs, which torch does not tell apart.
 
     Returns:
         ``CALLS``. ``kind`` is ``host``, ``annotation``, ``device`` or ``device_annotation``. Names that the
         C++ ABI mangled stay as they stand in the file.
     """
-    recorded = events.filter(pl.col("source") == "kineto")
+    shapes = _shapes(with_shapes)
+    recorded = events.filter(pl.col("source") == "kineto").with_columns(
+        shapes=shapes.fill_null("[]") if with_shapes else shapes,
+        is_unfinished=pl.col("attrs_json").str.contains(_UNFINISHED).fill_null(value=False),
+    )
+    recorded = recorded.select(*_READ, "lane", "phase", "external_id", "correlation_id", "is_unfinished")
     complete = recorded.filter(pl.col("phase") == "complete")
-    on_device = complete.filter(_LANE == "hardware")
+    on_device = _named(complete.filter((_LANE == "hardware") & ~_NAME.is_in(_FILTERED)))
     hosts = _placed(complete.filter((_LANE != "hardware") & ~_KIND.is_in(["window", "other"])))
-    kept = _named(hosts).filter(~_NAME.is_in(_FILTERED))
+    kept = _named(hosts).filter(~_NAME.is_in(_FILTERED)).cache()
     kernels = _exact(on_device).filter(~_CATEGORY.is_in(_NEVER_ATTRIBUTED))
     launched = kernels.group_by("session", own_id="external_id").agg(
         kernel_ns=_LENGTH.sum(), execution_count=pl.len().cast(pl.Int64)
     )
     fronts = pl.col("is_front") & (pl.col("own_id") > 0)
     given = kept.filter(fronts).select("session", "event_id", "own_id").join(launched, on=["session", "own_id"])
-    kept = kept.join(given.drop("own_id"), on=["session", "event_id"], how="left")
+    kept = kept.join(given.drop("own_id"), on=["session", "event_id"], how="left").cache()
     instants = _uncovered(recorded, kept)
     tracked = pl.concat([kept.filter(~pl.col("is_async")), instants], how="diagonal")
     tree = _without_duplicates(_inside(nesting.nested(tracked, _TRACK), inside))
@@ -144,6 +164,15 @@ def _conformed(calls: pl.LazyFrame) -> pl.LazyFrame:
         (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name) for name, dtype in CALLS.items()
     ]
     return calls.select(columns).with_columns(pl.col(numbers).fill_null(0))
+
+
+def _shapes(wanted: bool) -> pl.Expr:
+    """``Input Dims`` as torch groups by them, where a list of tensors is one ``[]``; null where not recorded."""
+    if not wanted:
+        return pl.lit(None, dtype=pl.String)
+    dims = pl.col("attrs_json").str.extract(_INPUT_DIMS).str.replace_all(r"\s", "")
+    flat = dims.str.slice(1, dims.str.len_chars() - 2).str.replace_all(_TENSOR_LIST, "[]")
+    return pl.lit("[") + flat.str.replace_all(",", ", ", literal=True) + pl.lit("]")
 
 
 def _named(events: pl.LazyFrame) -> pl.LazyFrame:
@@ -187,18 +216,20 @@ def _placed(hosts: pl.LazyFrame) -> pl.LazyFrame:
     """Ids, and threads as torch assigns them: a linked call is on the thread of what launched it."""
     is_framework = _CATEGORY.is_in(_FRAMEWORK)
     external = pl.col("external_id").fill_null(0)
-    unfinished = pl.col("attrs_json").str.contains(_UNFINISHED).fill_null(value=False)
     collective = (_CATEGORY == "user_annotation") & _NAME.str.contains(_COLLECTIVE_RANGE)
     linked = pl.when(is_framework).then(0).otherwise(external)
     known = hosts.with_columns(
         own_id=pl.when(is_framework).then(external).otherwise(pl.col("correlation_id").fill_null(0)),
         linked_id=linked,
-        is_async=unfinished | collective,
+        is_async=pl.col("is_unfinished") | collective,
         is_framework=is_framework,
     ).with_columns(is_front=(pl.col("linked_id") == 0) & ~pl.col("is_async"))
+    known = known.cache()
     thread = pl.struct("process_id", "thread_id")
-    known = known.join(_stopper(known), on="session", how="left").with_columns(
-        _thread=pl.when("is_framework").then(thread).otherwise("_stopper")
+    known = (
+        known.join(_stopper(known), on="session", how="left")
+        .with_columns(_thread=pl.when("is_framework").then(thread).otherwise("_stopper"))
+        .cache()
     )
     launchers = known.filter((pl.col("own_id") > 0) & (pl.col("is_framework") | pl.col("is_front")))
     by_id = (

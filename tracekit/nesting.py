@@ -73,10 +73,10 @@ def of(value: pl.Expr, position: str) -> pl.Expr:
 def _mapped(
     frame: pl.LazyFrame, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, pl.DataType]
 ) -> pl.LazyFrame:
-    """Run an eager function over the whole frame when it is collected; nothing may be cut away before."""
+    """Run an eager function over the whole frame, once, when it is collected; nothing may be cut away before."""
     return frame.map_batches(
         function, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False, schema=schema
-    )
+    ).cache()
 
 
 def _placed(frame: pl.DataFrame) -> pl.DataFrame:

@@ -75,17 +75,16 @@ def ops(inputs: Inputs, *, by: str = "name", rules: str = "own", per_step: bool 
     Returns:
         ``OPS``, by session and step, then the most self device time and self host time first.
     """
-    around = _AROUND.get(by)
+    around, with_shapes = _AROUND.get(by), by == "shapes"
     if rules == "torch":
-        found = calls.torch(inputs.events, around)
+        found = calls.torch(inputs.events, inside=around, with_shapes=with_shapes)
     else:
-        found = calls.own(inputs.events, inputs.chains, around).filter(_KIND.is_in(_SHOWN))
+        found = calls.own(inputs.events, inputs.chains, inside=around, with_shapes=with_shapes)
+        found = found.filter(_KIND.is_in(_SHOWN))
     placed = intervals.within(found, inputs.scope.select("session", "step", "start_ns", "end_ns"), ["session"])
-    unknown = pl.lit(None, dtype=pl.String)
     placed = placed.with_columns(
         step=pl.col("step") if per_step else pl.lit(None, dtype=pl.Int64),
-        overload=pl.col("overload") if by == "overload" else unknown,
-        shapes=_shapes(rules) if by == "shapes" else unknown,
+        overload=pl.col("overload") if by == "overload" else pl.lit(None, dtype=pl.String),
     )
     return OPS.conform(_added_up(placed)).sort(
         "session",
@@ -121,14 +120,6 @@ def _share(column: str) -> pl.Expr:
     own = pl.when(_KIND != "device_annotation").then(pl.col(column))
     everything = own.sum().over("session", "step")
     return pl.when(everything > 0).then(own / everything)
-
-
-def _shapes(rules: str) -> pl.Expr:
-    """``Input Dims`` as torch groups by them; null where none were recorded (``torch``: as no inputs)."""
-    dims = pl.col("attrs_json").str.extract(r'"Input Dims"\s*:\s*(\[[\[\]\d,\s-]*\])').str.replace_all(r"\s", "")
-    flat = dims.str.slice(1, dims.str.len_chars() - 2).str.replace_all(r"\[(?:\[[\d,-]*\],?)+\]", "[]")
-    text = pl.lit("[") + flat.str.replace_all(",", ", ", literal=True) + pl.lit("]")
-    return text.fill_null("[]") if rules == "torch" else text
 
 
 def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame:

@@ -1,0 +1,118 @@
+"""Nesting equals the walk with a stack that it stands for, on any intervals."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit import nesting
+
+Span = tuple[int | None, int, int]
+
+
+def frame(spans: list[Span]) -> pl.LazyFrame:
+    rows = [
+        {"track": track, "event_id": n, "start_ns": start, "end_ns": start + length, "value": n % 5 or None}
+        for n, (track, start, length) in enumerate(spans)
+    ]
+    schema = {"track": pl.Int64, "event_id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64, "value": pl.Int64}
+    return pl.LazyFrame(rows, schema=schema)
+
+
+def walked(spans: list[Span]) -> dict[int, int | None]:
+    """Parent of each span, by the stack of ``EventList._populate_cpu_children``."""
+    order = sorted(range(len(spans)), key=lambda n: (spans[n][1], -(spans[n][1] + spans[n][2]), n))
+    parents: dict[int, int | None] = {}
+    stacks: dict[int | None, list[int]] = {}
+    for n in order:
+        track, start, length = spans[n]
+        stack = stacks.setdefault(track, [])
+        while stack:
+            _, top_start, top_length = spans[stack[-1]]
+            if start >= top_start + top_length or start + length > top_start + top_length:
+                stack.pop()
+            else:
+                break
+        parents[n] = stack[-1] if stack else None
+        stack.append(n)
+    return parents
+
+
+def ancestors(n: int, parents: dict[int, int | None]) -> list[int]:
+    parent = parents[n]
+    return [] if parent is None else [parent, *ancestors(parent, parents)]
+
+
+def parents_of(tree: pl.DataFrame) -> dict[int, int | None]:
+    ids = tree["event_id"].to_list()
+    places = tree["parent_position"].to_list()
+    return {n: None if place is None else ids[place] for n, place in zip(ids, places, strict=True)}
+
+
+spans = st.lists(st.tuples(st.sampled_from([None, 1, 2]), st.integers(0, 25), st.integers(0, 12)), max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("case", "parents"),
+    [
+        pytest.param([(1, 0, 10), (1, 1, 3), (1, 2, 1)], [None, 0, 1], id="nested"),
+        pytest.param([(1, 0, 10), (1, 5, 10), (1, 6, 2)], [None, None, 1], id="overlapping becomes the parent"),
+        pytest.param([(1, 0, 4), (1, 4, 0), (1, 2, 2)], [None, None, 0], id="touching ends"),
+        pytest.param([(1, 0, 4), (1, 0, 4)], [None, 0], id="equal: first in order is the parent"),
+        pytest.param([(1, 3, 0), (1, 3, 0)], [None, None], id="instants hold nothing"),
+        pytest.param([(1, 0, 9), (2, 1, 2), (None, 1, 2)], [None, None, None], id="tracks apart"),
+    ],
+)
+def test_parent(case: list[Span], parents: list[int | None]) -> None:
+    tree = nesting.nested(frame(case), ["track"]).collect()
+    assert parents_of(tree) == dict(enumerate(parents))
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans)
+def test_parents_equal_the_walk_with_a_stack(case: list[Span]) -> None:
+    assert parents_of(nesting.nested(frame(case), ["track"]).collect()) == walked(case)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans)
+def test_subtrees_are_the_rows_that_follow(case: list[Span]) -> None:
+    tree = nesting.nested(frame(case), ["track"]).with_columns(total=nesting.subtree_sum(pl.col("value"))).collect()
+    parents = walked(case)
+    ids = tree["event_id"].to_list()
+    assert tree["position"].to_list() == list(range(len(case)))
+    for row in tree.to_dicts():
+        below = {n for n in range(len(case)) if row["event_id"] in ancestors(n, parents)}
+        assert set(ids[row["position"] + 1 : row["subtree_end"]]) == below
+        assert row["total"] == sum(n % 5 for n in below | {row["event_id"]})
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans)
+def test_nearest_chosen_ancestor(case: list[Span]) -> None:
+    tree = nesting.nested(frame(case), ["track"])
+    found = nesting.nearest(tree, pl.col("value") >= 3, "up").with_columns(up_id=nesting.of(pl.col("event_id"), "up"))
+    parents = walked(case)
+    for row in found.collect().to_dicts():
+        chosen = [n for n in ancestors(row["event_id"], parents) if n % 5 >= 3]
+        assert row["up_id"] == (chosen[0] if chosen else None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans, st.randoms(use_true_random=False))
+def test_order_of_rows_does_not_matter(case: list[Span], random: object) -> None:
+    rows = frame(case).collect()
+    shuffled = list(range(len(case)))
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    tree = nesting.nested(rows.lazy(), ["track"]).collect()
+    assert nesting.nested(rows[shuffled].lazy(), ["track"]).collect().equals(tree)
+
+
+def test_columns_asked_for_later_do_not_change_the_tree() -> None:
+    """Nothing is pushed below the walk: a filter or slice after it sees the whole tree's numbers."""
+    tree = nesting.nested(frame([(1, 0, 10), (1, 1, 5), (1, 2, 1)]), ["track"])
+    last = tree.filter(pl.col("event_id") == 2).select("parent_position").collect()
+    assert last["parent_position"].to_list() == [1]
+    assert tree.tail(1).select("position").collect().item() == 2
