@@ -79,7 +79,11 @@ class Job:
     returncode: int | None = None
 
     def wait(self) -> Job:
-        self.returncode = self.inbox.get(timeout=TIMEOUT_S)["exit"]
+        try:
+            self.returncode = self.inbox.get(timeout=TIMEOUT_S)["exit"]
+        except queue.Empty:
+            os.killpg(self.pid, signal.SIGKILL)  # its process group is its own: see zygote.prepare
+            raise AssertionError(f"still running after {TIMEOUT_S} s: {self.stderr}") from None
         return self
 
     def send_signal(self, number: int) -> None:
@@ -135,6 +139,20 @@ class Workplace:
     def command(self, *arguments: str | Path, standin: str | None = None, **variables: str) -> Job:
         """Run ``tracekit-capture``."""
         return self.python("-m", "capture", *arguments, standin=standin, **variables)
+
+    def tracekit(self, *arguments: str | Path) -> str:
+        """Run ``tracekit`` in a fresh interpreter, as on another machine; its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tracekit", *map(str, arguments)],
+            cwd=self.path,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def manifests(self, below: str = ".") -> list[manifest.Manifest]:
         return [manifest.read(path.parent) for path in sorted((self.path / below).rglob(manifest.FILE_NAME))]

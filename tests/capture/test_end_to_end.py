@@ -55,11 +55,8 @@ def capture_and_analyse(workplace: Workplace, code: str, standin: str | None = N
     shutil.move(workplace.path / "out.tar.zst", elsewhere / "moved.tar.zst")
     shutil.rmtree(workplace.path / "out")
     place = Workplace(elsewhere, workplace.find_zygote)
-    analysed = place.python(
-        "-m", "tracekit", "analyze", "moved.tar.zst", "--all", "--format", "json", "--cache", "cache"
-    )
-    assert analysed.returncode == 0, analysed.stderr
-    answer: dict[str, Any] = json.loads(analysed.stdout)
+    analysed = place.tracekit("analyze", "moved.tar.zst", "--all", "--format", "json", "--cache", "cache")
+    answer: dict[str, Any] = json.loads(analysed)
     return answer
 
 

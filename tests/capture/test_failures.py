@@ -199,6 +199,7 @@ CRASHING_RANK = """
 """
 
 
+@pytest.mark.slow
 def test_a_crashing_rank_of_four_loses_nothing_that_was_exported(workplace: Workplace) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
     done = workplace.python(*launcher, workplace.script(CRASHING_RANK))
