@@ -94,6 +94,7 @@ def truth(capture: Capture, owner: Owner) -> dict[str, object]:
     hardware = sorted(events.get("hw0", []) + events.get("hw1", []))
     spans = [times[e] for e in hardware]
     start, end = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else (None, None)
+    reached = any(o[0] == owner[0] and capture.roles[e] == "hw0" for e, o in capture.owners.items())
     ids: dict[str, object] = {column: events[role][0] for column, role in WHOLE.items()}
     (dispatch, submit, wait) = (times[events[role][0]] for role in ("op", "submit", "wait"))
     return ids | {
@@ -109,8 +110,8 @@ def truth(capture: Capture, owner: Owner) -> dict[str, object]:
         "hardware_start_ns": start,
         "hardware_end_ns": end,
         "device_ns": 0 if start is None or end is None else end - start,
-        "complete": bool(hardware),
-        "missing": None if hardware else "hardware",
+        "complete": bool(hardware) or not reached,
+        "missing": "hardware" if reached and not hardware else None,
     }
 
 
@@ -120,7 +121,7 @@ def test_whole_captures_give_every_execution_once_with_exact_times(plan: Plan):
     capture = neuron(plan)
     linked = build(capture)
     assert_sound(capture, linked)
-    if not linked.chains["hardware_ids"].list.len().sum():
+    if not capture.names:
         return
     expected = sorted((truth(capture, o) for o in capture.names), key=lambda c: str(c["dispatch_id"]))
     got = sorted(linked.chains.select(list(expected[0])).to_dicts(), key=lambda c: str(c["dispatch_id"]))

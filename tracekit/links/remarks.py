@@ -26,7 +26,7 @@ _ABSENT = (
         "no_device_events",
         (pl.col("has_stream") | pl.col("has_runtime")) & ~pl.col("has_hardware"),
         "no device events: chains end before the hardware",
-        "record the device too: ProfileMode.RUNTIME/DEVICE on Neuron, the device's ProfilerActivity elsewhere",
+        f"record the device too: ProfileMode.RUNTIME on Neuron, its ProfilerActivity elsewhere; {_SYNCHRONISE}",
     ),
 )
 
