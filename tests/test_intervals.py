@@ -209,4 +209,19 @@ def test_shifting_time_or_shuffling_rows_changes_nothing(left: Rows, right: Rows
     moved = [(t, s + shift, e + shift) for t, s, e in reversed(left)]
     other = [(t, s + shift, e + shift) for t, s, e in reversed(right)]
     expected = [(t, s + shift, e + shift) for t, s, e in as_rows(intervals.subtract(frame(left), frame(right), BY))]
-    assert as_rows(intervals.subtract(frame(moved), frame(other), BY)) == expected
+    found = as_rows(intervals.subtract(frame(moved), frame(other), BY))
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_windows(), _spans, _spans)
+def test_measure_asks_each_nanosecond_of_each_window(windows: Rows, left: Rows, right: Rows) -> None:
+    layers = {"left": intervals.union(frame(left), BY), "right": intervals.union(frame(right), BY)}
+    here, there = pl.col("left"), pl.col("right")
+    totals = {"both": here & there, "one": here & ~there, "none": ~here & ~there}
+    found = intervals.measure(frame(windows), layers, BY, totals).collect().rows()
+    expected = []
+    for track, start, end in windows:
+        inside, a, b = set(range(start, end)), points(left, track), points(right, track)
+        expected.append((track, start, end, len(inside & a & b), len(inside & a - b), len(inside - a - b)))
+    assert sorted(found, key=str) == sorted(expected, key=str)

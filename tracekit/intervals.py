@@ -6,7 +6,7 @@ Frames hold ``by`` columns (at least one; null is a group of its own) and Int64 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -22,19 +22,18 @@ def union(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
     """Merge the intervals of each group into disjoint ones that do not touch.
 
     Returns:
-        ``by``, ``start_ns``, ``end_ns``, sorted so; empty if nothing has a length.
+        ``by``, ``start_ns``, ``end_ns``, sorted by start; empty if nothing has a length.
     """
     reached = END.cum_max().shift().over(by)
-    island = (reached < START).fill_null(value=True).cum_sum().over(by)
+    is_first = (pl.col("_reached") < START).fill_null(value=True)
+    until = pl.col("_reached").shift(-1).over(by)
     return (
         spans.select(*by, "start_ns", "end_ns")
         .filter(END > START)
-        .sort("start_ns", "end_ns")
-        .with_columns(_island=island)
-        .group_by(*by, "_island")
-        .agg(START.min(), END.max())
-        .select(*by, "start_ns", "end_ns")
-        .sort(*by, "start_ns")
+        .sort("start_ns")
+        .with_columns(_reached=reached, _last=END.max().over(by))
+        .filter(is_first)
+        .select(*by, "start_ns", end_ns=pl.coalesce(until, "_last"))
     )
 
 
@@ -53,7 +52,7 @@ def gaps(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
     A gap opens once every earlier interval has ended, so nested and overlapping ones never open one.
 
     Returns:
-        ``by``, ``start_ns``, ``end_ns``, sorted so; empty if no two intervals are disjoint.
+        ``by``, ``start_ns``, ``end_ns``, sorted by start; empty if no two intervals are disjoint.
     """
     previous = END.shift().over(by)
     return (
@@ -87,11 +86,54 @@ def covered(
     Returns:
         ``rows`` plus ``name`` (Int64 ns), in no particular order.
     """
-    merged = union(spans, by).with_columns(_before=(END - START).cum_sum().over(by) - (END - START))
+    merged = union(spans, by).with_columns(_since=(END - START).cum_sum().over(by) - END)
     for edge, column in ((start, "_at_start"), (end, "_at_end")):
         rows = _covered_before(rows, pl.col(edge), merged, by, column)
     share = (pl.col("_at_end") - pl.col("_at_start")).clip(lower_bound=0).fill_null(0)
     return rows.with_columns(share.alias(name)).drop("_at_start", "_at_end")
+
+
+def measure(
+    windows: pl.LazyFrame, layers: Mapping[str, pl.LazyFrame], by: By, totals: Mapping[str, pl.Expr]
+) -> pl.LazyFrame:
+    """Add to each window how long some condition on the layers holds in it.
+
+    One sweep over every edge, so that any number of layers and conditions costs one sort.
+
+    Args:
+        windows: disjoint in each group, any columns beside ``by`` and the times.
+        layers: intervals by name, disjoint in each group, as ``union`` gives them.
+        by: columns that name a group.
+        totals: conditions by name of the result, over one Boolean column per layer.
+
+    Returns:
+        ``windows`` plus the ``totals`` (Int64 ns), in no particular order; windows without a length are dropped.
+    """
+    windows = windows.filter(END > START).with_row_index("_window").cache()
+    edges = [
+        windows.select(*by, "_window", _at=START, _inside=pl.lit(1, dtype=pl.Int32)),
+        windows.select(*by, _at=END, _inside=pl.lit(-1, dtype=pl.Int32)),
+    ]
+    for name, spans in layers.items():
+        edges += [
+            spans.select(*by, pl.lit(sign, dtype=pl.Int32).alias(name), _at=edge)
+            for edge, sign in ((START, 1), (END, -1))
+        ]
+    length = pl.col("_next") - pl.col("_at")
+    measured = (
+        pl.concat(edges, how="diagonal")
+        .sort("_at", maintain_order=True)
+        .with_columns(
+            pl.col("_inside", *layers).fill_null(0).cum_sum().over(by),
+            pl.col("_window").forward_fill().over(by),
+            _next=pl.col("_at").shift(-1).over(by),
+        )
+        .filter((pl.col("_inside") > 0) & (pl.col("_next") > pl.col("_at")))
+        .select("_window", "_at", "_next", *(pl.col(name) > 0 for name in layers))
+        .group_by("_window")
+        .agg(length.filter(condition).sum().alias(name) for name, condition in totals.items())
+    )
+    return windows.join(measured, on="_window", how="left").drop("_window")
 
 
 def clip(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By) -> pl.LazyFrame:
@@ -157,16 +199,16 @@ def innermost(spans: pl.LazyFrame, by: By, key: str, groups: pl.LazyFrame | None
         ``by``, ``start_ns``, ``end_ns``, ``key``: disjoint pieces, in no particular order.
     """
     lasting = spans.filter(END > START)
-    opened = lasting.select(*by, key, _at=START, _until=END, _step=pl.lit(1))
+    opened = lasting.select(*by, key, _at=START, _until=END, _step=pl.lit(1)).sort("_until", descending=True)
     closed = lasting.select(*by, _at=END, _step=pl.lit(-1))
-    points = [opened, closed]
+    points = [closed, opened]
     if groups is not None:
         points += [groups.select(*by, _at=pl.lit(at, dtype=pl.Int64), _step=pl.lit(0)) for at in _ALL_TIME]
     depth = pl.col("_step").cum_sum().over(by)
     is_open = (pl.col("_depth") > 0) & (pl.col("_until") > pl.col("_at"))
     pieces = (
         pl.concat(points, how="diagonal")
-        .sort("_at", "_step", "_until", descending=[False, False, True])
+        .sort("_at", maintain_order=True)
         .with_columns(_depth=depth, _next=pl.col("_at").shift(-1).over(by))
         .with_columns(pl.col(key, "_until").forward_fill().over(*by, "_depth"))
         .filter(pl.col("_next") > pl.col("_at"))
@@ -199,18 +241,17 @@ def _combined(left: pl.LazyFrame, right: pl.LazyFrame, by: By, wanted: pl.Expr) 
 
 
 def _covered_before(rows: pl.LazyFrame, at: pl.Expr, merged: pl.LazyFrame, by: By, name: str) -> pl.LazyFrame:
-    """Add the time that ``merged`` (disjoint, with ``_before``) covers before ``at``."""
-    points = rows.with_columns(_at=at, _is_row=pl.lit(1))
-    marks = merged.select(*by, _at=START, _is_row=pl.lit(0), _from=START, _to=END, _before="_before")
-    filled = pl.col("_from", "_to", "_before").forward_fill().over(by)
-    so_far = pl.col("_before") + pl.min_horizontal("_at", "_to") - pl.col("_from")
+    """Add the time that ``merged`` covers before ``at``; its ``_since`` is what it covered before, less its start."""
+    points = rows.with_columns(_at=at, _is_row=pl.lit(value=True))
+    marks = merged.select(*by, "_since", _at=START, _until=END, _is_row=pl.lit(value=False))
+    so_far = pl.col("_since") + pl.min_horizontal("_at", "_until")
     return (
-        pl.concat([points, marks], how="diagonal")
-        .sort("_at", "_is_row")
-        .with_columns(filled)
-        .filter(pl.col("_is_row") == 1)
+        pl.concat([marks, points], how="diagonal")
+        .sort("_at", maintain_order=True)
+        .with_columns(pl.col("_since", "_until").forward_fill().over(by))
+        .filter(pl.col("_is_row"))
         .with_columns(so_far.fill_null(0).alias(name))
-        .drop("_at", "_is_row", "_from", "_to", "_before")
+        .drop("_at", "_is_row", "_since", "_until")
     )
 
 
@@ -225,15 +266,16 @@ def _count_marks(
     before: bool = False,
 ) -> pl.LazyFrame:
     """Add how many marks of the row's group lie at or before ``at`` (strictly before, if ``before``)."""
-    points = rows.with_columns(_at=at, _order=pl.lit(-1 if before else 1))
-    others = marks.select(*by, _at=mark_at, _order=pl.lit(0))
-    is_mark = pl.col("_order") == 0
+    points = rows.with_columns(_at=at, _is_mark=pl.lit(value=False))
+    others = marks.select(*by, _at=mark_at, _is_mark=pl.lit(value=True))
+    is_mark = pl.col("_is_mark")
+    parts = [points, others] if before else [others, points]
     return (
-        pl.concat([points, others], how="diagonal")
-        .sort("_at", "_order")
+        pl.concat(parts, how="diagonal")
+        .sort("_at", maintain_order=True)
         .with_columns(is_mark.cast(pl.Int64).cum_sum().over(by).alias(name))
         .filter(~is_mark)
-        .drop("_at", "_order")
+        .drop("_at", "_is_mark")
     )
 
 

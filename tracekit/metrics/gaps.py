@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import polars as pl
 
@@ -90,7 +89,7 @@ def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_
     )
     if by_host:
         found = _cut_by_host(found, events)
-    return _described(_split(found, events, executions)).select(GAPS.names).sort(GAPS.key)
+    return GAPS.conform(_described(_named(_split(found, events, executions)))).sort(GAPS.key)
 
 
 def grouped(rows: pl.LazyFrame, by: str, *, per_step: bool) -> pl.LazyFrame:
@@ -149,7 +148,8 @@ def _between(executions: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
 def _cut_by_host(rows: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     """Cut gaps by what the next operator's thread did; a gap counts once for each thing it did."""
     threads = events.select("process_id", "thread_id", dispatch_id="event_id")
-    found = rows.with_columns(_gap="start_ns").join(threads, on="dispatch_id", how="left")
+    unneeded = ("before_name", "after_name", "before_chain_id", "after_chain_id", "group")
+    found = rows.drop(unneeded).with_columns(_gap="start_ns").join(threads, on="dispatch_id", how="left")
     line = pl.format("{} › {}", "host_frame", "host_name")
     is_first = pl.struct(*CORE, "_gap", "group").is_first_distinct()
     return (
@@ -165,25 +165,39 @@ def _split(rows: pl.LazyFrame, events: pl.LazyFrame, executions: pl.LazyFrame) -
     collective = activity.collectives(events).select(*CORE, "start_ns", "end_ns")
     copy = activity.copies(events).select("session", "start_ns", "end_ns").join(cores, on="session")
     switch = activity.model_switches(events).select(*CORE, "start_ns", "end_ns")
-    first = intervals.union(collective, CORE)
-    second = intervals.union(pl.concat([first, copy.select(*CORE, "start_ns", "end_ns")]), CORE)
-    third = intervals.union(pl.concat([second, switch]), CORE)
-    rows = intervals.covered(_with_boundaries(rows), first, CORE, "_first")
-    rows = intervals.covered(rows, second, CORE, "_second")
-    edges = ("start_ns", "_dispatched", "_submitted", "end_ns")
-    for number, (start, end) in enumerate(pairwise(edges)):
-        rows = intervals.covered(rows, third, CORE, f"_third_{number}", start=start, end=end)
-    waiting, launching, queued = (
-        pl.col(end) - pl.col(start) - pl.col(f"_third_{number}") for number, (start, end) in enumerate(pairwise(edges))
-    )
+    rows = _with_boundaries(rows).cache()
+    layers = {
+        "collective": intervals.union(collective, CORE),
+        "copy": intervals.union(copy, CORE),
+        "model_switch": intervals.union(switch, CORE),
+        "waiting": rows.select(*CORE, "start_ns", end_ns="_dispatched"),
+        "launching": rows.select(*CORE, start_ns="_dispatched", end_ns="_submitted"),
+    }
+    return intervals.measure(rows, layers, CORE, _conditions())
+
+
+def _conditions() -> dict[str, pl.Expr]:
+    """When each part of a gap is running: the first cause that holds."""
+    collective, copy, switch = pl.col("collective"), pl.col("copy"), pl.col("model_switch")
+    rest = ~collective & ~copy & ~switch
+    waiting, launching = rest & pl.col("waiting"), rest & pl.col("launching")
+    queued = rest & ~pl.col("waiting") & ~pl.col("launching")
+    return {
+        "collective_ns": collective,
+        "copy_ns": copy & ~collective,
+        "model_switch_ns": switch & ~collective & ~copy,
+        "not_dispatched_ns": waiting,
+        "_launching_ns": launching,
+        "_queued_ns": queued,
+    }
+
+
+def _named(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Name what the chain does not bound ``unknown``."""
+    launching, queued = pl.col("_launching_ns"), pl.col("_queued_ns")
     has_dispatch = pl.col("dispatch_start_ns").is_not_null()
     has_submit = pl.col("submit_ns").is_not_null()
-    explained = pl.col("_third_0") + pl.col("_third_1") + pl.col("_third_2")
     return rows.with_columns(
-        collective_ns="_first",
-        copy_ns=pl.col("_second") - pl.col("_first"),
-        model_switch_ns=explained - pl.col("_second"),
-        not_dispatched_ns=waiting,
         dispatching_ns=pl.when(has_dispatch).then(launching).otherwise(0),
         runtime_ns=pl.when(has_submit).then(queued).otherwise(0),
         unknown_ns=pl.when(has_dispatch).then(0).otherwise(launching) + pl.when(has_submit).then(0).otherwise(queued),

@@ -79,17 +79,19 @@ def split(inputs: Inputs, *, per_step: bool = False, per_core: bool = False) -> 
         ``SPLIT``, by session, step and core; a session without device work has one row, its core null.
     """
     events = inputs.events
+    copies = activity.copies(events)
+    on_device = pl.col("lane") == "hardware"
     layers = {
         "compute": _spans(activity.compute(events), inputs, per_core=per_core),
         "collective": _spans(activity.collectives(events), inputs, per_core=per_core),
-        "copy": _spans(activity.copies(events), inputs, per_core=per_core, shared_lane="runtime"),
-        "device": _spans(activity.device_work(events), inputs, per_core=per_core),
-        "host": _spans(activity.host_work(events), inputs, per_core=per_core, shared_lane="*"),
+        "device_copy": _spans(copies.filter(on_device), inputs, per_core=per_core),
+        "host_copy": _spans(copies.filter(~on_device), inputs, per_core=per_core, is_shared=True),
+        "host": _spans(activity.host_work(events), inputs, per_core=per_core, is_shared=True),
     }
     windows = inputs.scope.join(_units(inputs, per_core=per_core), on="session").with_columns(
         window_ns=pl.col("end_ns") - pl.col("start_ns")
     )
-    measured = _parts(_measured(windows, layers))
+    measured = intervals.measure(windows, layers, _UNIT, _conditions())
     if not per_step:
         measured = measured.with_columns(step=pl.lit(None, dtype=pl.Int64))
     rank = inputs.sessions.select("session", "rank")
@@ -106,47 +108,33 @@ def _units(inputs: Inputs, *, per_core: bool) -> pl.LazyFrame:
     return sessions.join(cores, on="session", how="left")
 
 
-def _spans(events: pl.LazyFrame, inputs: Inputs, *, per_core: bool, shared_lane: str = "") -> pl.LazyFrame:
-    """Disjoint intervals per row of the result; events of ``shared_lane`` belong to each core of a session."""
-    spans = events.select("session", "core_index", "lane", "start_ns", "end_ns")
-    columns = (*_UNIT, "start_ns", "end_ns")
+def _spans(events: pl.LazyFrame, inputs: Inputs, *, per_core: bool, is_shared: bool = False) -> pl.LazyFrame:
+    """Disjoint intervals per row of the result; shared ones belong to every core of their session."""
     if not per_core:
-        return intervals.union(spans.with_columns(core_index=pl.lit(None, dtype=pl.Int32)), _UNIT)
-    is_shared = pl.lit(value=True) if shared_lane == "*" else pl.col("lane") == shared_lane
-    shared = intervals.union(spans.filter(is_shared), ["session"]).join(_units(inputs, per_core=True), on="session")
-    return intervals.union(pl.concat([spans.filter(~is_shared).select(columns), shared.select(columns)]), _UNIT)
+        together = events.select("session", "start_ns", "end_ns", core_index=pl.lit(None, dtype=pl.Int32))
+        return intervals.union(together, _UNIT)
+    if not is_shared:
+        return intervals.union(events, _UNIT)
+    units = _units(inputs, per_core=True)
+    return intervals.union(events, ["session"]).join(units, on="session").select(*_UNIT, "start_ns", "end_ns")
 
 
-def _measured(windows: pl.LazyFrame, layers: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
-    """Add to each window how much of it each layer, and each needed union of layers, covers."""
-    together = {
-        "_compute": ("compute",),
-        "_collective": ("collective",),
-        "_copy": ("copy",),
-        "_device": ("device",),
-        "_host": ("host",),
-        "_any": ("device", "host"),
-        "_hiding": ("compute", "collective"),
-        "_all": ("compute", "collective", "copy"),
+def _conditions() -> dict[str, pl.Expr]:
+    """When each time of the result is running, by the layers."""
+    compute, collective, host = pl.col("compute"), pl.col("collective"), pl.col("host")
+    copies = pl.col("device_copy") | pl.col("host_copy")
+    device = compute | collective | pl.col("device_copy")
+    return {
+        "device_only_ns": device & ~host,
+        "host_only_ns": host & ~device,
+        "both_ns": device & host,
+        "neither_ns": ~device & ~host,
+        "compute_ns": compute,
+        "collective_ns": collective,
+        "copy_ns": copies,
+        "exposed_collective_ns": collective & ~compute,
+        "exposed_copy_ns": copies & ~compute & ~collective,
     }
-    for name, parts in together.items():
-        windows = intervals.covered(windows, pl.concat([layers[part] for part in parts]), _UNIT, name)
-    return windows
-
-
-def _parts(rows: pl.LazyFrame) -> pl.LazyFrame:
-    device, host, either = pl.col("_device"), pl.col("_host"), pl.col("_any")
-    return rows.with_columns(
-        device_only_ns=either - host,
-        host_only_ns=either - device,
-        both_ns=device + host - either,
-        neither_ns=pl.col("window_ns") - either,
-        compute_ns="_compute",
-        collective_ns="_collective",
-        copy_ns="_copy",
-        exposed_collective_ns=pl.col("_hiding") - pl.col("_compute"),
-        exposed_copy_ns=pl.col("_all") - pl.col("_hiding"),
-    )
 
 
 def _with_bound(rows: pl.LazyFrame) -> pl.LazyFrame:
