@@ -41,6 +41,7 @@ class IngestResult:
     was_stored: bool
     read_bytes: int
     event_count: int
+    content_id: str
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def ingest(
             path = store.publish(staging, root, name)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    return IngestResult(name, path, False, size, counts.tables["events"])
+    return IngestResult(name, path, False, size, counts.tables["events"], content)
 
 
 def _inputs(artifacts: Sequence[Artifact], progress: Progress | None) -> list[_Input]:
@@ -157,7 +158,7 @@ def _stored(archive: Path, profile_id: str, content: str) -> IngestResult | None
         return None
     counts = manifest["tables"]
     assert isinstance(counts, dict)
-    return IngestResult(profile_id, path, True, 0, int(counts["events"]))
+    return IngestResult(profile_id, path, True, 0, int(counts["events"]), content)
 
 
 def _write(

@@ -304,6 +304,8 @@ def open_any(
     Raises:
         TracekitError: if the path holds nothing that can be read.
     """
+    if str(path).startswith("s3:/"):
+        return _remote(path)
     place = Path(path)
     if store.is_profile(place):
         return Profile(place)
@@ -313,12 +315,24 @@ def open_any(
     return Profile(result.path)
 
 
+def _remote(path: str | os.PathLike[str]) -> Profile | Archive:
+    """Open in object storage; ``Path("s3://b/p")`` has lost a slash."""
+    from tracekit.remote import open_url
+
+    return open_url("s3://" + str(path).removeprefix("s3:").lstrip("/"))
+
+
 def open_archive(path: str | os.PathLike[str]) -> Archive:
     """Open an archive, one without profiles included.
 
     Raises:
         ArchiveError: if there is no directory of that name, or it is a profile.
     """
+    if str(path).startswith("s3:/"):
+        found = _remote(path)
+        if isinstance(found, Archive):
+            return found
+        raise ArchiveError(f"{path}: one profile, not an archive")
     place = Path(path)
     if not place.is_dir():
         raise ArchiveError(f"{place}: no such archive", hint="make one with `tracekit ingest` or `tracekit batch`")

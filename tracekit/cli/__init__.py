@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "Check whether a capture is fit to be analysed.",
     "report": "Write one self-contained HTML file.",
     "ingest": "Store captures as a profile in an archive.",
+    "batch": "Store many captures, in parallel or on a cluster.",
     "query": "Ask an archive in SQL, or interactively.",
     "archive": "List, check, label and remove the profiles of an archive.",
 }
