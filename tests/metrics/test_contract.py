@@ -71,7 +71,7 @@ MOVING = (
 @pytest.mark.parametrize("name", METRICS)
 def test_every_column_and_option_is_documented(name: str) -> None:
     metric = METRICS[name]
-    assert metric.name == name and metric.doc.endswith(".")
+    assert metric.name == name and metric.doc.endswith((".", "?"))
     assert all(column.doc for column in metric.table.columns)
     assert metric.table.names[0] == "session"
     assert set(metric.sort_by) | set(metric.screen) <= set(metric.table.names)

@@ -119,7 +119,7 @@ def _show_section(
     if name == "gaps":
         found = found.filter(pl.col("gap_ns") > 0)
     if name == "ops":
-        found = found.sort("self_cpu_ns", descending=True)
+        found = found.filter(pl.col("kind") == "op").sort("self_cpu_ns", descending=True)
     chosen = [c for c in columns or metric.screen if c != "session" or found["session"].n_unique() > 1]
     print_table(out, found, metric.table, title=title, columns=chosen, limit=limit)
 

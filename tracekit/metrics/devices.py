@@ -74,7 +74,8 @@ def _with_idle_windows(measured: pl.LazyFrame, windows: pl.LazyFrame, device: li
     steps = windows.filter(pl.col("step").is_not_null()).select("session", "step", window_ns="_window_ns")
     idle = measured.select(device).unique().join(steps, on="session")
     missing = idle.join(measured, on=[*device, "step"], how="anti", nulls_equal=True)
-    return pl.concat([measured, missing], how="diagonal")
+    source = pl.col("source").drop_nulls().first().over(device)
+    return pl.concat([measured, missing], how="diagonal").with_columns(source)
 
 
 def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame:

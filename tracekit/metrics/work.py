@@ -41,7 +41,7 @@ def work(chains: pl.LazyFrame, scope: pl.LazyFrame, *, by: str = "name") -> pl.L
     """
     ran = chains.filter(pl.col("hardware_start_ns").is_not_null())
     nameless = pl.col("execution_name").is_in(["nc_exec_running"])
-    shown = pl.col("name") if by == "op" else pl.when(nameless).then("name").otherwise("execution_name")
+    shown = pl.col("name") if by == "op" else pl.when(nameless).then("name").otherwise(pl.coalesce("execution_name", "name"))
     rows = intervals.within(
         ran.select("session", "kind", "device_ns", start_ns="hardware_start_ns", name=shown),
         scope.select("session", "start_ns", "end_ns"),

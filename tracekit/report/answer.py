@@ -49,7 +49,7 @@ def _headline(split: pl.DataFrame | None) -> str:
     busy = s["device_only_ns"] + s["both_ns"]
     whole = duration(window) + ("" if split.height == 1 else f" ({split.height} processes added up)")
     if not busy:
-        return f"No device work in this capture: {duration(window)} of host time only."
+        return f"No device work in this capture: it shows {duration(window)} of the host only."
     idle, alone = window - busy, s["device_only_ns"]
     if idle > alone:
         return f"Host-bound: the device is idle for {percent(idle, window)} of {whole}."
@@ -96,9 +96,12 @@ def _work(ops: pl.DataFrame | None, results: Results) -> str:
     column = "self_cpu_ns"
     if table is None or column not in table.columns:
         return ""
-    sums = table.group_by("name").agg(pl.col(column).sum()).sort(column, "name", descending=[True, False])
-    top = [f"{row['name']} {percent(row[column], int(sums[column].sum()))}" for row in sums.head(3).to_dicts()]
-    return f"Most CPU time goes to {sequence(top)}."
+    operators = table.filter(pl.col("kind") == "op")
+    sums = operators.group_by("name").agg(pl.col(column).sum()).sort(column, "name", descending=[True, False])
+    whole, inside = int(table[column].sum()), int(sums[column].sum())
+    top = [f"{row['name']} {percent(row[column], whole)}" for row in sums.head(3).to_dicts()]
+    outside = f" {percent(whole - inside, whole)} is spent outside operators, in Python and ranges." if whole else ""
+    return f"Most CPU time goes to {sequence(top)}.{outside}"
 
 
 def _steps(steps: pl.DataFrame | None) -> str:
