@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import assert_fits, assert_one_line, tracekit
+from tests.shared_data import CORPUS, NEURON, SAMPLES
+
+INPUTS = [
+    *sorted(p / "capture" for p in (SAMPLES / "neuron").iterdir() if p.is_dir()),
+    *sorted(p for p in (SAMPLES / "cpu").iterdir() if p.is_dir()),
+]
+SHARED = [NEURON / "train_2proc" / "capture", CORPUS / "hta/mtia_inference.json.gz", CORPUS / "hta/two_ranks"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize("path", [*INPUTS, *(p for p in SHARED if p.exists())], ids=lambda p: "-".join(p.parts[-2:]))
+def test_every_input_gets_an_answer_in_80_columns(path: Path, cache: Path, tmp_path: Path) -> None:
+    result = tracekit("analyze", path, "--cache", cache)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    head = result.stdout.splitlines()[0]
+    assert head.startswith(("Device-bound", "Host-bound", "No device work")), head
+    assert_fits("\n".join(result.stdout.splitlines()[:-1]))
+    assert "\x1b" not in result.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_naive_rmsnorm_reads_as_it_should(cache: Path) -> None:
+    text = tracekit("analyze", SAMPLES / "neuron" / "rms_naive" / "capture", "--cache", cache).stdout
+    assert "torch.nn.functional.rms_norm" in " ".join(text.split())
+    assert "49.4 %" in text
+    assert "Capture: fine" in text
+
+
+def test_json_holds_every_metric_exactly(cache: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answer.json"
+    result = tracekit("analyze", SAMPLES / "neuron" / "rms_naive" / "capture", "--cache", cache, "-o", out)
+    assert (result.returncode, result.stdout) == (0, "")
+    document = json.loads(out.read_text())
+    assert document["metrics"]["devices"][0]["busy_ns"] == 2_355_000
+    assert sum(row["device_ns"] for row in document["metrics"]["work"]) == 2_355_000
+    assert document["answer"] and document["doctor"] == []
+
+
+def test_the_user_is_told_where_tables_are_kept(tmp_path: Path) -> None:
+    result = tracekit("analyze", SAMPLES / "neuron" / "rms_fused" / "capture", cache=tmp_path)
+    assert result.returncode == 0
+    kept = tmp_path / "tracekit" / "profiles"
+    assert str(kept) in result.stderr.replace("\n", "")
+    assert [p.name.startswith("profile=") for p in kept.iterdir()] == [True]
+
+
+@pytest.mark.parametrize("arguments", [("--step", "99"), ("--profile", "nothing")])
+def test_what_is_not_there_is_one_line(cache: Path, arguments: tuple[str, ...]) -> None:
+    path = SAMPLES / "neuron" / "rms_fused" / "capture"
+    if arguments[0] == "--profile":
+        tracekit("ingest", path, "-o", cache / "archive")
+        path = cache / "archive"
+    assert_one_line(tracekit("analyze", path, "--cache", cache, *arguments))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"text", b"\x1f\x8b broken", b'{"a": 1}'], ids=["empty", "text", "gzip", "object"]
+)
+def test_bad_input_is_one_line_and_exit_1(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad\x1b[31m.json").write_bytes(content)
+    result = tracekit("analyze", tmp_path / "bad\x1b[31m.json", "--cache", tmp_path / "cache")
+    assert_one_line(result)
+    assert "\x1b" not in result.stderr
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").iterdir())
+
+
+def test_missing_directory_and_empty_directory_are_one_line(tmp_path: Path) -> None:
+    assert_one_line(tracekit("analyze", tmp_path / "nothing"))
+    assert_one_line(tracekit("analyze", tmp_path))
+
+
+def test_wrong_usage_is_exit_2(tmp_path: Path) -> None:
+    assert tracekit("analyze").returncode == 2
+    assert tracekit("analyze", tmp_path, "--step", "1", "--all").returncode in (1, 2)
+    assert tracekit("nonsense").returncode == 2

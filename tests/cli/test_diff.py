@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.command import assert_fits, assert_one_line, tracekit
+from tests.shared_data import SAMPLES
+
+NAIVE, FUSED = (SAMPLES / "neuron" / name / "capture" for name in ("rms_naive", "rms_fused"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_diff_says_what_happened(cache: Path) -> None:
+    result = tracekit("diff", NAIVE, FUSED, "--cache", cache)
+    assert result.returncode == 0, result.stderr
+    for words in ("2,355.0 → 403.3 µs (−82.9 %)", "executions: 6 → 1", "aten::_fused_rms_norm"):
+        assert words in result.stdout
+    assert_fits("\n".join(line for line in result.stdout.splitlines() if not line.startswith("  ")))
+
+
+def test_diff_formats(cache: Path, tmp_path: Path) -> None:
+    document = json.loads(tracekit("diff", NAIVE, FUSED, "--cache", cache, "--format", "json").stdout)
+    assert sum(r["device_change_ns"] for r in document["ops"]) == 403_300 - 2_355_000
+    markdown = tracekit("diff", NAIVE, FUSED, "--cache", cache, "--format", "markdown").stdout
+    assert markdown.startswith("### tracekit") and "| executions | 6 | 1 |" in markdown
+    tracekit("diff", NAIVE, FUSED, "--cache", cache, "--format", "csv", "--table", "ops", "-o", tmp_path / "ops.csv")
+    assert "aten::rsqrt" in (tmp_path / "ops.csv").read_text()
+
+
+def test_gate_with_a_baseline_file(cache: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.json"
+    made = tracekit("baseline", FUSED, "--cache", cache, "-o", baseline)
+    assert made.returncode == 0 and "baseline of" in made.stdout
+    limits = ("--max-device-time", "+5%", "--max-executions", "+0", "--cache", cache)
+    failing = tracekit("gate", baseline, NAIVE, *limits, "--github", "--junit", tmp_path / "gate.xml")
+    assert failing.returncode == 1
+    assert "FAIL device_time" in failing.stdout and "::error title=tracekit gate::" in failing.stdout
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "2")
+    passing = tracekit("gate", baseline, FUSED, *limits)
+    assert passing.returncode == 0 and "FAIL" not in passing.stdout
+
+
+def test_gate_from_a_configuration_file(cache: Path, tmp_path: Path) -> None:
+    config = tmp_path / "perf.toml"
+    config.write_text('[gate]\nexecutions = "+0"\ngap = { runtime = "+1us" }\n')
+    result = tracekit("gate", FUSED, NAIVE, "--config", config, "--cache", cache)
+    assert result.returncode == 1 and "gap.runtime" in result.stdout
+    config.write_text("[other]\n")
+    assert_one_line(tracekit("gate", FUSED, NAIVE, "--config", config, "--cache", cache))
+
+
+def test_gate_needs_a_limit_that_exists(cache: Path) -> None:
+    assert tracekit("gate", FUSED, NAIVE, "--cache", cache).returncode == 2
+    assert_one_line(tracekit("gate", FUSED, NAIVE, "--cache", cache, "--max", "beauty=+1%"))
+    assert_one_line(tracekit("gate", FUSED, NAIVE, "--cache", cache, "--max-executions", "a few"))
