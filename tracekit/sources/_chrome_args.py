@@ -136,6 +136,8 @@ def leading_integer(attrs: Joined, key: str) -> Ints | None:
     data, starts = attrs.data, attrs.offsets[:-1]
     name = b'"%b"' % key.encode()
     first = data.find(name)
+    if first < 0:
+        return None
     start = int(attrs.offsets[np.searchsorted(attrs.offsets, first, "right") - 1])
     prefix_end = first + len(name)
     while data[prefix_end : prefix_end + 1] in (b" ", b":"):
@@ -213,11 +215,28 @@ def _decoded(
     joined: bytes, texts: Sequence[bytes], kind: type[HostArgs], report: Report, strict: bool
 ) -> Sequence[HostArgs]:
     try:
-        return (_host if kind is HostArgs else _device).decode(b"[" + joined + b"]")
+        decoded: Sequence[HostArgs] = (_host if kind is HostArgs else _device).decode(b"[" + joined + b"]")
+        if strict or all(map(_fits, decoded)):
+            return decoded
     except (msgspec.DecodeError, TypeError) as error:
         if strict:
             raise NotStrict("args of an unexpected type") from error
     return [_loose(bytes(t), kind, report) for t in texts]
+
+
+def _fits(args: HostArgs) -> bool:
+    """Whether every id fits the type of its column."""
+    for name in args.__struct_fields__:
+        value = getattr(args, name)
+        least, most = _range(name)
+        if isinstance(value, int) and not least <= value < most and value != ABSENT:
+            return False
+    return True
+
+
+def _range(name: str) -> tuple[int, int]:
+    """Least value, and the first one too large: sequence ids are unsigned."""
+    return (0, 2**64) if name.startswith("sequence") else (ABSENT + 1, 2**63)
 
 
 def _loose(text: bytes, kind: type[HostArgs], report: Report) -> HostArgs:
@@ -247,7 +266,7 @@ def _put(values: HostArgs, name: str, value: object, report: Report) -> None:
     number = None if isinstance(value, bool) else whole_number(str(value))
     if number is None:
         return
-    least, most = (0, 2**64) if name.startswith("sequence") else (ABSENT + 1, 2**63)
+    least, most = _range(name)
     if least <= number < most:
         setattr(values, name, number)
     else:

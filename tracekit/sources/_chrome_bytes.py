@@ -31,6 +31,10 @@ class TraceBytes(Protocol):
     def fileno(self) -> int | None:
         """Descriptor whose content equals these bytes; None if they are compressed."""
 
+    @property
+    def size(self) -> int:
+        """Size of the file on disk."""
+
     def read(self, start: int, stop: int) -> bytes:
         """Bytes ``[start, stop)``; fewer at the end of the file. Nothing before the last ``forget`` is there."""
 
@@ -79,6 +83,7 @@ class PlainBytes:
         self.fileno: int | None = descriptor
         self._descriptor = descriptor
         self.consumed = 0
+        self.size = os.fstat(descriptor).st_size
 
     def read(self, start: int, stop: int) -> bytes:
         """See ``TraceBytes.read``."""
@@ -86,7 +91,7 @@ class PlainBytes:
 
     def reaches(self, size: int) -> bool:
         """See ``TraceBytes.reaches``."""
-        return os.fstat(self._descriptor).st_size >= size
+        return self.size >= size
 
     def forget(self, before: int) -> None:
         """See ``TraceBytes.forget``."""
@@ -94,8 +99,7 @@ class PlainBytes:
 
     def tail(self, size: int) -> bytes:
         """See ``TraceBytes.tail``."""
-        total = os.fstat(self._descriptor).st_size
-        return self.read(max(0, total - size), total)
+        return self.read(max(0, self.size - size), self.size)
 
     def close(self) -> None:
         """See ``TraceBytes.close``."""
@@ -160,6 +164,7 @@ class GzipBytes:
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
         self._inflater = Inflater(descriptor)
         self._window = bytearray()
         self._window_start = 0

@@ -55,6 +55,7 @@ class Pairs:
         """Rows of the events that never ended: they last until the end of the trace, as viewers draw them."""
         rest = sorted((mark for marks in self._open.values() for mark in marks), key=lambda m: m.event_id)
         self._open.clear()
+        last_ns = max([last_ns, *(mark.at_ns for mark in rest)])
         for mark in rest:
             reason = f"`{mark.phase}` without its end; the event lasts until the end of the trace"
             self._report.add("unfinished_event", mark.event_id, reason)

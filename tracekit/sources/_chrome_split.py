@@ -92,23 +92,24 @@ def _past_damage(text: str, position: int, offset: int, error: Exception, found:
         if _mendable(text[position:end]):
             found.events.append((position, end))
             return end
-        report.add("damaged_event", offset + position, _reason(error))
-        return end
-    nested = end if end is not None else position
-    for candidate in _CANDIDATE.finditer(text, position + 1):
-        start = candidate.start()
+        if text.count(_EVENT_MARK, position, end) > 1:
+            end = None
+    if end is None:
+        end = _next_event(text, position + 1)
+    report.add("damaged_event", offset + position, _reason(error), max(1, text.count(_EVENT_MARK, position, end)))
+    return end
+
+
+def _next_event(text: str, position: int) -> int:
+    """Start of the next object that has a phase; the end of the text if there is none."""
+    for candidate in _CANDIDATE.finditer(text, position):
         try:
-            value, _ = _scan.raw_decode(text, start)
+            value, _ = _scan.raw_decode(text, candidate.start())
         except _SYNTAX:
             continue
         if isinstance(value, dict) and "ph" in value:
-            nested = start
-            break
-    else:
-        nested = len(text)
-    lost = max(1, text.count(_EVENT_MARK, position, nested))
-    report.add("damaged_event", offset + position, _reason(error), lost)
-    return nested
+            return candidate.start()
+    return len(text)
 
 
 def _balanced_end(text: str, position: int) -> int | None:

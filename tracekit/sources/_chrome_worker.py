@@ -11,6 +11,7 @@ import queue
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol
 
@@ -90,7 +91,8 @@ class Workers:
                 process.kill()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(OSError):
+                        pipe.close()
             process.wait()
         self._threads.shutdown()
 

@@ -125,7 +125,7 @@ class _Reading:
                 is_long = following.stop - result.stop > LONGEST
                 joined = Piece(result.stop, following.stop, self._base_ns, is_long)
                 waiting.appendleft((joined, self._submit(joined)))
-        self._report.add("open_array", self._end_id, "the file ends after an event", 0)
+        self._report.add("open_array", self._end_id, "the file ends where another event may follow", 0)
         return None
 
     def _submit(self, piece: Piece) -> Pending:
@@ -167,14 +167,14 @@ class _Reading:
         if header.base_ns and header.base_ns != self._base_ns:
             self._report.add("base_ignored", -1, f"it is {header.base_ns}", 0)
         self._summary.tell(self._sink, header)
+        self._sink.progress(max(0, self._data.size - self._told))
 
     def _check_empty(self) -> None:
         """A trace without events is fine if it is sound, and unreadable otherwise."""
-        for code, loss in self._report.losses.items():
-            if code != "open_array":
-                position, reason = loss.first[0]
-                problem = f"holds no intact event (byte {position}: {reason})"
-                raise SourceError(self._artifact.path, problem, hint="take the trace again")
+        for loss in self._report.losses.values():
+            position, reason = loss.first[0]
+            problem = f"holds no intact event (byte {position}: {reason})"
+            raise SourceError(self._artifact.path, problem, hint="take the trace again")
         self._report.add("no_events", -1, "the event array is empty", 0)
 
     def _unreadable(self, head: Head) -> SourceError:
