@@ -22,7 +22,7 @@ from tracekit.report.timeline import joined, timeline
 
 OPS_LIMIT = 1000
 _OWN_SECTION = ("ops", "advice")
-_TABLE_OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"split": {"per": "step"}}
+TABLE_OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"split": {"per": "step"}}
 _OPS_FALLBACK = ("ops", "work", "counts")
 """Metrics that can be the table of operators, the best first."""
 
@@ -137,7 +137,7 @@ def _tables(results: Results, origin_ns: int) -> list[TableBlock]:
     for metric in results.metrics():
         if metric.name in _OWN_SECTION:
             continue
-        frame = results.get(metric.name, **_TABLE_OPTIONS.get(metric.name, {}))
+        frame = results.get(metric.name, **TABLE_OPTIONS.get(metric.name, {}))
         if frame is not None:
             blocks.append(metric_block(metric, frame, origin_ns))
     return blocks

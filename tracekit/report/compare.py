@@ -121,14 +121,16 @@ def _charts(a: Results, b: Results) -> list[ShareChart]:
     out = []
     for id in ("split", "causes"):
         charts = [side.get(id) for side in sides]
-        bars = [_added(chart, label) for chart, label in zip(charts, "AB", strict=True) if chart]
+        bars = [_added(chart, label) for chart, label in zip(charts, "AB", strict=True)]
         first = next((chart for chart in charts if chart), None)
         if first:
             out.append(ShareChart(id, first.title, first.doc, bars))
     return out
 
 
-def _added(chart: ShareChart, label: str) -> Shares:
+def _added(chart: ShareChart | None, label: str) -> Shares:
+    if chart is None:
+        return Shares(label, 0, [])
     parts: dict[str, Part] = {}
     for bar in chart.bars:
         for part in bar.parts:

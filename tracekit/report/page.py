@@ -16,6 +16,7 @@ from tracekit.report.model import ReportData, Timeline
 from tracekit.report.text import script_json, visible
 
 STYLES = ("vendor/uPlot.min.css", "base.css", "parts.css", "timeline.css", "print.css")
+LICENCE = "vendor/uPlot.LICENSE"
 SCRIPTS = (
     "vendor/uPlot.iife.min.js",
     "format.js",
@@ -52,7 +53,7 @@ def page(data: ReportData, *, part: str = "report") -> str:
         data: what to show.
         part: ``report``, ``timeline`` or ``charts``: what of it is shown (the latter two for notebooks).
     """
-    style, script = _asset(*STYLES), _asset(*SCRIPTS)
+    style, script = _asset(*STYLES), f"/*!\n{_asset(LICENCE)}\n*/\n{_asset(*SCRIPTS)}"
     meta = {**asdict(replace(data, timeline=None)), "part": part, "version": __version__}
     payload = ""
     if data.timeline is not None:

@@ -13,7 +13,7 @@ const Tracekit = {};
     const [unit, name] = scales.find(([limit]) => size >= limit) || scales[scales.length - 1];
     const amount = value / unit;
     const text = Number.isInteger(amount) && Math.abs(amount) < 1e4 ? String(amount) : significant(amount, digits);
-    return `${text} ${name}`;
+    return `${text.replace("-", "−")} ${name}`;
   };
 
   const significant = (value, digits) => {
