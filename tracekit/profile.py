@@ -6,7 +6,7 @@ import html
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import platformdirs
 import polars as pl
@@ -20,6 +20,9 @@ from tracekit.metrics.base import Inputs, OptionValue
 from tracekit.metrics.steps import scope as scope_of
 from tracekit.query import query
 from tracekit.runs import runs
+
+if TYPE_CHECKING:
+    from tracekit.report.notebook import Plots, View
 
 Scope = str | int
 """``"steps"`` (steps after warm-up, or everything if there are none), ``"all"``, or a step number."""
@@ -186,6 +189,23 @@ class Profile(_Tables):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *METRICS})
+
+    def timeline(self, step: int | None = None, *, scope: Scope = "steps") -> View:
+        """The four lanes, to pan and zoom in a notebook; with ``step`` only that step, every event of it.
+
+        Raises:
+            TracekitError: if the profile has no such step, or no events.
+        """
+        from tracekit.report import notebook
+
+        return notebook.timeline(self.inputs(scope if step is None else step), name=self.id, clip=step is not None)
+
+    @property
+    def plot(self) -> Plots:
+        """Charts for a notebook: ``plot.gaps()``, ``plot.split()``, ``plot.steps()``, ``plot.queue()``."""
+        from tracekit.report.notebook import Plots
+
+        return Plots(self.inputs(), self.id)
 
     def _summary(self) -> dict[str, str]:
         """Facts for the repr, from the manifest alone."""
