@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -56,7 +57,9 @@ def ls(archive: str, where: str | None, form: str | None, output: Path | None) -
     frame = listing(found, _ids(found, (), where))
     emit(frame, LISTING, form, output)
     if form in (None, "table") and output is None:
-        total = f"{frame.height:,} profiles, {size(int(frame['size_bytes'].sum()))}, {frame['event_count'].sum():,} events"
+        total = (
+            f"{frame.height:,} profiles, {size(int(frame['size_bytes'].sum()))}, {frame['event_count'].sum():,} events"
+        )
         console().print(total, style="dim")
 
 
@@ -65,9 +68,7 @@ def ls(archive: str, where: str | None, form: str | None, output: Path | None) -
 @_chosen
 @click.option("--quick", is_flag=True, help="Sizes, layout and row counts only; do not read everything.")
 @format_option
-@click.pass_context
 def verify(
-    ctx: click.Context,
     archive: str,
     profiles: tuple[str, ...],
     where: str | None,
@@ -90,7 +91,7 @@ def verify(
     bad = len({row["profile"] for row in rows})
     swept = f"; removed {len(removed)} unfinished" if removed else ""
     console(stderr=bool(rows)).print(f"{len(ids) - bad:,} profiles sound, {bad:,} damaged{swept}")
-    ctx.exit(1 if bad else 0)
+    sys.exit(1 if bad else 0)
 
 
 @command.command("rm")
@@ -159,8 +160,7 @@ def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
 
 @command.command("migrate")
 @_archive_argument
-@click.pass_context
-def migrate(ctx: click.Context, archive: str) -> None:
+def migrate(archive: str) -> None:
     """Bring profiles of an older version to this one's layout."""
     from tracekit import archive as store
     from tracekit import upkeep
@@ -176,7 +176,7 @@ def migrate(ctx: click.Context, archive: str) -> None:
             failed += 1
             console(stderr=True).print(printable(str(error)), soft_wrap=True)
     console().print(f"{len(ids) - failed:,} profiles have schema {SCHEMA_VERSION}, {failed:,} cannot be brought there")
-    ctx.exit(1 if failed else 0)
+    sys.exit(1 if failed else 0)
 
 
 def _open(archive: str) -> Archive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,9 +55,7 @@ def _bytes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> i
 @click.option("--fail-fast", is_flag=True, help="Start nothing more after the first failure.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 @click.option("--results", type=click.Path(dir_okay=False, path_type=Path), help="Write .json, .csv or .parquet.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     sources: tuple[str, ...],
     archive: str,
     labels: tuple[str, ...],
@@ -77,7 +76,7 @@ def command(
     is reported and stops nothing else. Exits 1 if any failed.
     """
     from tracekit.batch import plan
-    from tracekit.batch.run import results as result_rows
+    from tracekit.batch.running import results as result_rows
 
     begun = time.monotonic_ns()
     form = _form(results)
@@ -85,7 +84,7 @@ def command(
     found = plan(sources, ledger, labels=_labels(labels), neff_cache=neff_cache)
     if dry_run:
         _list(found)
-        ctx.exit(1 if any(o.status == "failed" for o in found.done) else 0)
+        sys.exit(1 if any(o.status == "failed" for o in found.done) else 0)
     outcomes = list(found.done)
     interrupted = False
     try:
@@ -99,7 +98,7 @@ def command(
     _summary(outcomes, found, time.monotonic_ns() - begun, archive)
     if interrupted:
         raise click.Abort
-    ctx.exit(1 if any(o.status in ("failed", "skipped") for o in outcomes) else 0)
+    sys.exit(1 if any(o.status in ("failed", "skipped") for o in outcomes) else 0)
 
 
 def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
