@@ -139,3 +139,12 @@ def test_scalar_copied_in_each_step_of_the_sample(tmp_path: Path) -> None:
     moved = profile.events.filter(pl.col("event_id").is_in(ids.implode())).select("moved_bytes").collect()
     assert moved["moved_bytes"].max() <= 16  # type: ignore[operator]
     assert rows["at_stake_ns"].min() > 0  # type: ignore[operator]
+
+
+def test_the_rank_that_comes_late_is_named(tmp_path: Path) -> None:
+    profile = tracekit.open(SAMPLES / "neuron" / "train_small" / "capture", cache=tmp_path)
+    assert isinstance(profile, tracekit.Profile)
+    rows = profile.metric("advice").filter(pl.col("finding") == "straggler").collect()
+    late = profile.metric("collectives").filter(pl.col("late_ns") > 0).collect()
+    assert rows["subject"].to_list() == [f"rank {r}" for r in late["rank"]] == ["rank 1"]
+    assert rows["at_stake_ns"].to_list() == late["late_ns"].to_list()

@@ -313,6 +313,35 @@ def _recompilation(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
+def _stragglers(inputs: Inputs) -> pl.LazyFrame:
+    """Ranks that the others wait for in collectives."""
+    late = _result("collectives", inputs).filter(pl.col("late_ns") > 0)
+    window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    ids = (
+        activity.collectives(inputs.events)
+        .group_by("session")
+        .agg(evidence_ids=pl.col("event_id").sort_by("start_ns").head(_EVIDENCE))
+    )
+    summed = late.group_by("session", "rank").agg(
+        at_stake_ns=pl.col("late_ns").sum(), occurrence_count=pl.col("last_count").sum()
+    )
+    return (
+        summed.join(window, on="session")
+        .filter(pl.col("at_stake_ns") >= _WAIT_SHARE * pl.col("_window_ns"))
+        .join(ids, on="session")
+        .with_columns(
+            finding=pl.lit("straggler"),
+            subject=pl.format("rank {}", pl.col("rank").cast(pl.String).fill_null("unknown")),
+            formula=pl.lit("summed time by which it arrived after the rank before it"),
+            message=pl.format("the other ranks wait for it in {} collective(s)", "occurrence_count"),
+            next_step=pl.lit(
+                "balance the work of the ranks; compare this host with the others (input, clock, neighbours)"
+            ),
+            evidence=pl.lit("event"),
+        )
+    )
+
+
 RULES: tuple[Callable[[Inputs], pl.LazyFrame], ...] = (
     _fusable,
     _elementwise,
@@ -320,6 +349,7 @@ RULES: tuple[Callable[[Inputs], pl.LazyFrame], ...] = (
     _scalar_copies,
     _synchronisation,
     _recompilation,
+    _stragglers,
 )
 """Every rule, one function each."""
 
