@@ -36,6 +36,7 @@ MANIFEST = "manifest.json"
 STAGING_PREFIX = ".staging-"
 REPLACED_PREFIX = ".replaced-"
 REMOVED_PREFIX = ".removed-"
+ORIGINS = ".origins"
 PROFILE_PREFIX = "profile="
 
 _ROW_GROUP_ROWS = 131_072
@@ -208,6 +209,24 @@ def _flush_to_disk(directory: Path) -> None:
     for path in sorted(directory.iterdir()):
         with path.open("rb") as file:
             os.fsync(file.fileno())
+
+
+def remember_origin(archive: Path, profile_id: str, root: Path) -> None:
+    """Note where a capture lies on this machine, beside the profiles: a profile itself holds no such path."""
+    folder = archive / ORIGINS
+    folder.mkdir(exist_ok=True)
+    note = folder / f"{profile_id}.{os.getpid()}.tmp"
+    note.write_text(str(root), encoding="utf-8", errors="surrogateescape")
+    note.replace(folder / profile_id)
+
+
+def origin(profile: Path, profile_id: str) -> Path | None:
+    """Where the capture of a stored profile lay when it was last ingested; None if that is not known."""
+    try:
+        text = (profile.parent / ORIGINS / profile_id).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return None
+    return Path(text)
 
 
 def profile_path(archive: Path, profile_id: str) -> Path:

@@ -98,6 +98,8 @@ def ingest(
         name = store.slug(profile_id) if profile_id else f"{store.slug(found.name)}-{content[:10]}"
         stored = _stored(root, name, content)
         if stored and not force:
+            if _device_tables(found):
+                store.remember_origin(root, name, found.root)
             return stored
         staging = store.new_staging(root, name)
         try:
@@ -105,6 +107,8 @@ def ingest(
             size = sum(i.artifact.size_bytes for i in inputs)
             store.write_manifest(staging, _manifest(name, content, found, inputs, counts))
             path = store.publish(staging, root, name)
+            if _device_tables(found):
+                store.remember_origin(root, name, found.root)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return IngestResult(name, path, False, size, counts.tables["events"], content)
@@ -279,10 +283,10 @@ def _manifest(
 
 
 def _device_tables(found: Discovery) -> dict[str, list[str]]:
-    """Neuron Explorer's device tables by name, where they lie: they are queried in place, never copied."""
+    """Neuron Explorer's device tables by name, relative to the capture: they are queried in place, never copied."""
     tables_by_name: dict[str, list[str]] = {}
     for artifact in sorted(found.artifacts, key=lambda a: a.label):
         if artifact.role == "device_table" and not artifact.problem:
             name = re.sub(r"_\d+$", "", artifact.path.stem)
-            tables_by_name.setdefault(name, []).append(str(artifact.path.resolve()))
+            tables_by_name.setdefault(name, []).append(artifact.label)
     return tables_by_name

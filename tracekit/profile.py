@@ -137,8 +137,12 @@ class Profile(_Tables):
         """Names of Neuron Explorer's device tables that the capture holds."""
         return sorted(cast(Mapping[str, object], self.manifest.get("device_tables", {})))
 
-    def device_table(self, name: str) -> pl.LazyFrame:
+    def device_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> pl.LazyFrame:
         """A device table of Neuron Explorer (``Instruction``, ``OpcodeSummary``, …), read where it lies.
+
+        Args:
+            name: one of ``device_tables``.
+            root: the capture's directory; by default where it lay when it was ingested on this machine.
 
         Raises:
             ArchiveError: if the capture has no such table, or its files were moved since.
@@ -147,7 +151,10 @@ class Profile(_Tables):
         if name not in known:
             have = ", ".join(sorted(known)) or "none"
             raise ArchiveError(f"{self.id}: no device table {name!r}", hint=f"this profile has {have}")
-        paths = [Path(p) for p in known[name]]
+        place = Path(root) if root is not None else store.origin(self.path, self.id)
+        if place is None:
+            raise ArchiveError(f"{self.id}: it is not known where its capture lies", hint="give its directory as root")
+        paths = [place / label for label in known[name]]
         for path in paths:
             if not path.is_file():
                 raise ArchiveError(f"{path}: device table was moved or deleted", hint="ingest the capture again")
