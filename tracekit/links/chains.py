@@ -256,38 +256,34 @@ def link(rows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
         rows: what ``assemble`` returns.
         stages: ``Executions.stages``.
     """
-    launch, work = pl.coalesce("call_id", "stream_event"), pl.col("hardware_ids")
+    launch, work = pl.coalesce("call_id", "stream_event"), "hardware_ids"
     direct = pl.col("kineto_work").is_not_null()
     staged = pl.col("stage_id").is_not_null() & ~direct
     by_id = pl.lit("id")
     counted = pl.when(pl.col("record_execution").is_not_null()).then(by_id).otherwise(pl.lit("order"))
-    later = pl.col("event_id") != pl.col("stage_id")
+    staging = rows.select("session", "record", "stage_id", "record_execution").join(stages, on="record")
     pairs = [
         _edge(rows, "op_id", launch, "op_method"),
         _edge(rows, "call_id", "stream_event", by_id),
         _edge(rows, pl.coalesce("stream_event", "call_id"), "submit_event", by_id),
         _edge(rows, "submit_event", "stage_id", "submit_method"),
-        _edge(rows.join(stages, on="record").filter(later), "stage_id", "event_id", counted),
-        _edge(_exploded(rows.filter(staged)), "stage_id", work, "work_method"),
-        _edge(_exploded(rows.filter(~staged & ~direct)), "submit_event", work, "submit_method"),
-        _edge(_exploded(rows.filter(direct)), "call_id", work, "work_method"),
-        _edge(_exploded(rows.filter(direct)), "bare_id", work, "bare_method"),
+        _edge(staging, "stage_id", "event_id", counted).filter(pl.col("from_id") != pl.col("to_id")),
+        _edge(rows, pl.when(staged).then("stage_id"), work, "work_method"),
+        _edge(rows, pl.when(~staged & ~direct).then("submit_event"), work, "submit_method"),
+        _edge(rows, pl.when(direct).then("call_id"), work, "work_method"),
+        _edge(rows, pl.when(direct).then("bare_id"), work, "bare_method"),
     ]
-    certainty = pl.col("method").replace_strict(_RANK, return_dtype=pl.Int8)
-    ordered = pl.concat(pairs).sort("from_id", "to_id", certainty)
-    return ordered.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ("from_id", "to_id")))
-
-
-def _exploded(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.explode("hardware_ids", empty_as_null=False)
+    ordered = pl.concat(pairs).sort("from_id", "to_id", "rank")
+    once = ordered.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ("from_id", "to_id")))
+    method = pl.col("rank").replace_strict(list(_RANK.values()), list(_RANK), return_dtype=pl.String)
+    return once.select(pl.col("session").cast(pl.String), "from_id", "to_id", method=method)
 
 
 def _edge(rows: pl.DataFrame, cause: str | pl.Expr, effect: str | pl.Expr, method: str | pl.Expr) -> pl.DataFrame:
-    """One link per row that has both ends."""
-
-    def expr(part: str | pl.Expr) -> pl.Expr:
-        return pl.col(part) if isinstance(part, str) else part
-
-    return rows.select(
-        pl.col("session").cast(pl.String), from_id=expr(cause), to_id=expr(effect), method=expr(method)
-    ).drop_nulls(["from_id", "to_id", "method"])
+    """One link per row that has both ends, or per item where the effect is a list."""
+    rank = (pl.col(method) if isinstance(method, str) else method).replace_strict(_RANK, return_dtype=pl.Int8)
+    ends = {
+        name: pl.col(part) if isinstance(part, str) else part for name, part in (("from_id", cause), ("to_id", effect))
+    }
+    made = rows.select("session", **ends, rank=rank).drop_nulls(["from_id", "to_id", "rank"])
+    return made.explode("to_id", empty_as_null=False) if isinstance(made.schema["to_id"], pl.List) else made

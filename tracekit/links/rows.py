@@ -32,8 +32,16 @@ _IS_WORK = _LANE.eq("hardware") & _KIND.is_in(list(WORK_KINDS))
 
 _COMMON = ("event_id", "session", "process_id", "thread_id", "name", "start_ns", "end_ns")
 _IDS = ("external_id", "correlation_id", "sequence_id")
-_CORE = ("core_index", "physical_core", "execution_id", "model_id")
-_COLUMNS = (*_COMMON, "lane", "kind", "source", "stream_id", *_IDS, *_CORE)
+_PARTS = {
+    "calls": (_IS_CALL, (*_COMMON, "lane", *_IDS)),
+    "streams": (_IS_STREAM, (*_COMMON, "stream_id", "model_id", *_IDS)),
+    "system": (_IS_SYSTEM, (*_COMMON, "core_index", "model_id", "execution_id", "sequence_id")),
+    "hardware": (
+        _IS_WORK,
+        (*_COMMON, "kind", "source", "core_index", "physical_core", "stream_id", "model_id", "execution_id", *_IDS),
+    ),
+}
+"""Which rows and columns each part takes."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +88,11 @@ def load(events: pl.LazyFrame, sessions: list[str]) -> Rows:
     wanted = events.filter("is_primary", pl.col("session").is_in(sessions)).with_columns(
         pl.col("session").cast(pl.Enum(sessions))
     )
-    rows = (
-        wanted.filter(_IS_CALL | _IS_STREAM | _IS_SYSTEM | _IS_WORK)
-        .select(*_COLUMNS, at="start_ns")
-        .with_columns(pl.when(pl.col("correlation_id") > 0).then("correlation_id").alias("correlation_id"))
-        .sort("event_id")
-        .collect(engine="streaming")
-    )
+    known = pl.when(pl.col("correlation_id") > 0).then("correlation_id").alias("correlation_id")
+    parts = [
+        wanted.with_columns(known).filter(which).select(*columns, at="start_ns").sort("event_id")
+        for which, columns in _PARTS.values()
+    ]
+    calls, streams, system, hardware = pl.collect_all(parts, engine="streaming")
     operators = wanted.filter(_LANE == "dispatch", _KIND == "op").select(*_COMMON, "external_id")
-    return Rows(
-        calls=rows.filter(_IS_CALL),
-        streams=rows.filter(_IS_STREAM),
-        system=rows.filter(_IS_SYSTEM),
-        hardware=rows.filter(_IS_WORK),
-        operators=operators,
-    )
+    return Rows(calls, streams, system, hardware, operators)
