@@ -50,7 +50,8 @@ def table_block(
 ) -> TableBlock:
     """A frame as a block.
 
-    Columns without any value, ids that only machines use, and the session where there is only one are left out.
+    Columns without any value other than 0, ids that only machines use, and the session where there is only one
+    are left out.
 
     Args:
         id: unique in the report.
@@ -78,7 +79,7 @@ def table_block(
         total_rows=frame.height,
         places=_places(kept, origin_ns),
         find=next((n for n in _NAMES if n in names), None),
-        sort=by[0] if by and by[0] in names else None,
+        sort=next((c for c in by if c in names), None),
     )
 
 
@@ -119,7 +120,10 @@ def _is_shown(column: Column, frame: pl.DataFrame) -> bool:
         return False
     if column.name == "session":
         return values.n_unique() > 1
-    return values.null_count() < frame.height or (frame.height == 0 and not column.nullable)
+    if values.null_count() == frame.height:
+        return frame.height == 0 and not column.nullable
+    is_amount = values.dtype.is_numeric() and (unit(column) or column.name.endswith("_count"))
+    return not is_amount or bool((values != 0).any())
 
 
 def _column(column: Column, values: pl.Series) -> TableColumn:

@@ -148,8 +148,10 @@ def _track_label() -> pl.Expr:
     lane = pl.col("lane").cast(pl.String)
     core = pl.when(pl.col("has_cores")).then(pl.format("core {} · physical {}", major.fill_null("?"), minor))
     device = pl.format("device {} · stream {}", major.fill_null("?"), minor.fill_null("?"))
-    number = pl.coalesce("thread_label", "thread " + thread, pl.lit("thread ?"))
-    named = pl.concat_str(number, " " + pl.col("thread_name"), ignore_nulls=True)
+    given, said = (pl.when(pl.col(c).str.strip_chars() != "").then(c) for c in ("thread_label", "thread_name"))
+    number = pl.coalesce(given, "thread " + thread, pl.lit("thread ?"))
+    is_told = said.str.contains(thread.fill_null("?"), literal=True)
+    named = pl.when(is_told).then(said).otherwise(pl.concat_str(number, " " + said, ignore_nulls=True))
     return (
         pl.when(lane == "stream").then(pl.format("stream {}", major.fill_null("?")))
         .when(lane == "hardware").then(core.otherwise(device))

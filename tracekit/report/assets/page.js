@@ -42,7 +42,6 @@
   };
 
   const recolor = () => {
-    T.overviewColor = null;
     T.redrawCharts();
     if (T.timeline) T.timeline.recolor();
   };

@@ -39,7 +39,7 @@
       this.items = [];
       let y = RULER + 4, session = null;
       for (const track of this.model.order) {
-        if (isHidden(track)) continue;
+        if (isHidden(track) || !track.rows.length) continue;
         const owner = `${track.side} ${track.session}`;
         if (owner !== session) {
           this.items.push({ type: "session", track, y, height: HEADER });

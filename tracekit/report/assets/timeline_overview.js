@@ -1,5 +1,6 @@
 // The strip above the timeline: how busy the hardware is over the whole window, and the part in view.
 ((T) => {
+  const { el } = T;
   const HEIGHT = 34;
 
   // Share of each pixel's time in which a hardware track is busy, averaged over tracks.
@@ -29,15 +30,25 @@
       Object.assign(this.overview, { width: width * ratio, height: HEIGHT * ratio });
       this.overview.style.width = `${width}px`;
       this.overviewRatio = ratio;
+      this.paintBackdrop(width);
+    },
+
+    // The part that stays the same from frame to frame.
+    paintBackdrop(width) {
+      this.backdrop = el("canvas", { width: this.overview.width, height: this.overview.height });
+      const c = this.backdrop.getContext("2d");
+      c.setTransform(this.overviewRatio, 0, 0, this.overviewRatio, 0, 0);
+      c.fillStyle = this.drawing.colors.lane;
+      c.fillRect(0, 0, width, HEIGHT);
+      c.fillStyle = T.color("span-4-1");
+      this.density.forEach((share, px) => { if (share > 0) c.fillRect(px, HEIGHT - 2 - share * (HEIGHT - 6), 1, share * (HEIGHT - 6)); });
     },
 
     drawOverviewFrame() {
       const width = this.densityWidth, c = this.overview.getContext("2d"), { colors } = this.drawing;
+      c.setTransform(1, 0, 0, 1, 0, 0);
+      c.drawImage(this.backdrop, 0, 0);
       c.setTransform(this.overviewRatio, 0, 0, this.overviewRatio, 0, 0);
-      c.fillStyle = colors.lane;
-      c.fillRect(0, 0, width, HEIGHT);
-      c.fillStyle = T.overviewColor ||= T.color("span-4-1");
-      this.density.forEach((share, px) => { if (share > 0) c.fillRect(px, HEIGHT - 2 - share * (HEIGHT - 6), 1, share * (HEIGHT - 6)); });
       const from = (this.view.t0 / this.model.window) * width, to = (this.view.t1 / this.model.window) * width;
       c.fillStyle = colors.band;
       c.fillRect(from, 0, Math.max(3, to - from), HEIGHT);
