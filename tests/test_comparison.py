@@ -171,3 +171,9 @@ def test_comparison_as_json_round_trips(archive: Path) -> None:
     text = markdown(found)
     assert "6 → 1" in text and "2,355.0 → 403.3 µs (−82.9 %)" in text
     assert found.ops.filter(pl.col("status") == "added").height == 1
+
+
+def test_the_public_function_takes_profiles_and_paths(archive: Path) -> None:
+    stored = [tracekit.ingest([SAMPLES / "neuron" / n / "capture"], archive).path for n in ("rms_naive", "rms_fused")]
+    found = tracekit.diff(stored[0], tracekit.Profile(stored[1]))
+    assert found.total("executions")["change"] == -5

@@ -11,7 +11,7 @@ def test_public_names_are_these() -> None:
     assert sorted(tracekit.__all__) == sorted(
         [
             "Archive", "ArchiveError", "DiscoveryError", "IngestResult", "Profile", "QueryError", "SchemaError",
-            "SourceError", "TracekitError", "__version__", "ingest", "open",
+            "SourceError", "TracekitError", "__version__", "diff", "ingest", "open",
         ]
     )  # fmt: skip
 
