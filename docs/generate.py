@@ -16,9 +16,9 @@ def tables_page() -> str:
     head = (
         "# Stored tables\n\n"
         "Generated from `tracekit/tables.py` by `python docs/generate.py`; do not edit.\n\n"
-        f"Schema version {SCHEMA_VERSION}. A profile is `<archive>/profile=<id>/<table>.parquet` with a `manifest.json`; "
-        "times are Int64 nanoseconds since the Unix epoch, intervals are half-open `[start_ns, end_ns)`, absent is null. "
-        "Over an archive every table has one more column, `profile`.\n\n"
+        f"Schema version {SCHEMA_VERSION}. A profile is `<archive>/profile=<id>/<table>.parquet` with a "
+        "`manifest.json`; times are Int64 nanoseconds since the Unix epoch, intervals are half-open "
+        "`[start_ns, end_ns)`, absent is null. Over an archive every table has one more column, `profile`.\n\n"
     )
     return head + "\n".join(_section(table) for table in TABLES.values())
 
@@ -44,7 +44,8 @@ def _metric(name: str) -> str:
 
 
 def _section(table: Table, name: str = "", doc: str = "") -> str:
-    lines = [f"## {name or table.name}", "", doc or table.doc, "", f"Key: {', '.join(f'`{k}`' for k in table.key)}.", ""]
+    key = ", ".join(f"`{column}`" for column in table.key)
+    lines = [f"## {name or table.name}", "", doc or table.doc, "", f"Key: {key}.", ""]
     if doc and doc != table.doc:
         lines[3:3] = [table.doc, ""]
     lines += ["| column | type | null | unit | what it holds |", "| --- | --- | --- | --- | --- |"]

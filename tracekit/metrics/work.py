@@ -40,8 +40,8 @@ def work(chains: pl.LazyFrame, scope: pl.LazyFrame, *, by: str = "name") -> pl.L
         ``WORK``, by session, most device time first; empty without device work.
     """
     ran = chains.filter(pl.col("hardware_start_ns").is_not_null())
-    nameless = pl.col("execution_name").is_in(["nc_exec_running"])
-    shown = pl.col("name") if by == "op" else pl.when(nameless).then("name").otherwise(pl.coalesce("execution_name", "name"))
+    telling = pl.when(pl.col("execution_name") != "nc_exec_running").then("execution_name")
+    shown = pl.col("name") if by == "op" else pl.coalesce(telling, "name")
     rows = intervals.within(
         ran.select("session", "kind", "device_ns", start_ns="hardware_start_ns", name=shown),
         scope.select("session", "start_ns", "end_ns"),
