@@ -78,22 +78,21 @@ def test_parents_equal_the_walk_with_a_stack(case: list[Span]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(spans)
-def test_subtrees_are_the_rows_that_follow(case: list[Span]) -> None:
-    tree = nesting.nested(frame(case), ["track"]).with_columns(total=nesting.subtree_sum(pl.col("value"))).collect()
+def test_totals_include_all_descendants(case: list[Span]) -> None:
+    tree = nesting.totals(nesting.nested(frame(case), ["track"]), pl.col("value"), "total").collect()
     parents = walked(case)
-    ids = tree["event_id"].to_list()
     assert tree["position"].to_list() == list(range(len(case)))
     for row in tree.to_dicts():
         below = {n for n in range(len(case)) if row["event_id"] in ancestors(n, parents)}
-        assert set(ids[row["position"] + 1 : row["subtree_end"]]) == below
         assert row["total"] == sum(n % 5 for n in below | {row["event_id"]})
+        assert (tree["parent_position"].fill_null(-1) < tree["position"]).all()
 
 
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_nearest_chosen_ancestor(case: list[Span]) -> None:
     tree = nesting.nested(frame(case), ["track"])
-    found = nesting.nearest(tree, pl.col("value") >= 3, "up").with_columns(up_id=nesting.of(pl.col("event_id"), "up"))
+    found = nesting.taken(nesting.nearest(tree, pl.col("value") >= 3, "up"), "event_id", "up", "up_id")
     parents = walked(case)
     for row in found.collect().to_dicts():
         chosen = [n for n in ancestors(row["event_id"], parents) if n % 5 >= 3]

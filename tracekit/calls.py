@@ -187,7 +187,7 @@ def _named(events: pl.LazyFrame) -> pl.LazyFrame:
 def _inside(tree: pl.LazyFrame, chosen: pl.Expr | None) -> pl.LazyFrame:
     if chosen is None:
         return tree
-    return nesting.nearest(tree, chosen, "_around").with_columns(inside=nesting.of(_NAME, "_around"))
+    return nesting.taken(nesting.nearest(tree, chosen, "_around"), "name", "_around", "inside")
 
 
 def _measured(tree: pl.LazyFrame) -> pl.LazyFrame:
@@ -197,12 +197,12 @@ def _measured(tree: pl.LazyFrame) -> pl.LazyFrame:
         .group_by(position="parent_position")
         .agg(children_ns=_LENGTH.sum())
     )
-    return tree.join(children, on="position", how="left", maintain_order="left").with_columns(
+    measured = tree.join(children, on="position", how="left", maintain_order="left").with_columns(
         total_cpu_ns=_LENGTH,
         self_cpu_ns=_LENGTH - pl.col("children_ns").fill_null(0),
         self_device_ns=pl.col("kernel_ns").fill_null(0),
-        total_device_ns=nesting.subtree_sum(pl.col("kernel_ns")),
     )
+    return nesting.totals(measured, pl.col("kernel_ns"), "total_device_ns")
 
 
 def _exact(on_device: pl.LazyFrame) -> pl.LazyFrame:
@@ -288,29 +288,25 @@ def _without_duplicates(tree: pl.LazyFrame) -> pl.LazyFrame:
     """
     parent = pl.col("parent_position")
     siblings = tree.group_by("parent_position").agg(sibling_count=pl.len())
-    marked = tree.join(siblings, on="parent_position", how="left", maintain_order="left").with_columns(
-        is_dup=(
-            parent.is_not_null() & (pl.col("sibling_count") == 1) & (nesting.of(_NAME, "parent_position") == _NAME)
-        ).fill_null(value=False)
+    named = nesting.taken(tree, "name", "parent_position", "parent_name")
+    same_name = (pl.col("parent_name") == _NAME).fill_null(value=False)
+    marked = named.join(siblings, on="parent_position", how="left", maintain_order="left").with_columns(
+        is_dup=parent.is_not_null() & (pl.col("sibling_count") == 1).fill_null(value=False) & same_name
     )
     marked = nesting.nearest(marked, ~pl.col("is_dup"), "_above").with_columns(
         stands_for=pl.when("is_dup").then("_above").otherwise("position")
     )
+    marked = nesting.taken(marked, "stands_for", "parent_position", "_parent")
     replaced = marked.filter("is_dup").select(position="parent_position", is_replaced=pl.lit(value=True))
-    kernel = pl.when(pl.col("is_replaced").is_null()).then(pl.col("kernel_ns"))
-    marked = marked.join(replaced, on="position", how="left", maintain_order="left").with_columns(
-        kernel_ns=kernel,
-        execution_count=pl.when(pl.col("is_replaced").is_null()).then(pl.col("execution_count")),
-        parent_position=pl.when(~pl.col("is_dup")).then(nesting.of(pl.col("stands_for"), "parent_position")),
-    )
-    measured = _measured(marked)
+    marked = marked.join(replaced, on="position", how="left", maintain_order="left")
     lifted = (
-        marked.group_by(position="stands_for")
+        marked.filter(pl.col("is_replaced").is_null())
+        .group_by(position="stands_for")
         .agg(pl.col("kernel_ns").sum(), pl.col("execution_count").sum())
-        .select("position", self_device_ns="kernel_ns", execution_count="execution_count")
     )
-    return (
-        measured.drop("self_device_ns", "execution_count")
-        .filter(~pl.col("is_dup"))
+    marked = (
+        marked.drop("kernel_ns", "execution_count")
         .join(lifted, on="position", how="left", maintain_order="left")
+        .with_columns(parent_position=pl.when(~pl.col("is_dup")).then("_parent"))
     )
+    return _measured(marked).filter(~pl.col("is_dup"))

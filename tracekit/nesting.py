@@ -17,7 +17,7 @@ import polars as pl
 Integers = npt.NDArray[np.int64]
 
 _LOWEST = np.iinfo(np.int64).min
-_PLACE = {"position": pl.Int64(), "parent_position": pl.Int64(), "subtree_end": pl.Int64()}
+_PLACE = {"position": pl.Int64(), "parent_position": pl.Int64()}
 
 
 def nested(spans: pl.LazyFrame, by: Sequence[str], key: str = "event_id") -> pl.LazyFrame:
@@ -26,18 +26,14 @@ def nested(spans: pl.LazyFrame, by: Sequence[str], key: str = "event_id") -> pl.
     Args:
         spans: any frame with ``by``, ``key``, and Int64 ``start_ns``, ``end_ns`` without nulls.
         by: columns that name a track; null is a track of its own.
-        key: decides between equal intervals: the lower one is the parent.
+        key: an integer column that decides between equal intervals: the lower one is the parent.
 
     Returns:
-        ``spans``, sorted by ``by``, start, end (latest first) and ``key``, plus ``position`` (row number),
-        ``parent_position`` (null at the top) and ``subtree_end``: descendants are the rows after
-        ``position`` and before ``subtree_end``.
+        ``spans``, sorted by ``by``, start, end (latest first) and ``key``, so that descendants follow their
+        ancestor, plus ``position`` (row number) and ``parent_position`` (null at the top).
     """
-    starts_track = pl.any_horizontal(pl.col(column).ne_missing(pl.col(column).shift()) for column in by)
-    ordered = spans.sort(*by, "start_ns", "end_ns", key, descending=[*[False] * (len(by) + 1), True, False])
-    numbered = ordered.with_columns(_track=starts_track.cum_sum())
-    schema: dict[str, pl.DataType] = dict(spans.collect_schema()) | {"_track": pl.UInt32()} | _PLACE
-    return _mapped(numbered, _placed, schema).drop("_track")
+    schema: dict[str, pl.DataType] = dict(spans.collect_schema()) | _PLACE
+    return _mapped(spans, lambda frame: _placed(_ordered(frame, by, key), by), schema)
 
 
 def nearest(tree: pl.LazyFrame, chosen: pl.Expr, name: str) -> pl.LazyFrame:
@@ -58,16 +54,36 @@ def nearest(tree: pl.LazyFrame, chosen: pl.Expr, name: str) -> pl.LazyFrame:
     return _mapped(marked, add, schema).drop("_chosen")
 
 
-def subtree_sum(value: pl.Expr) -> pl.Expr:
-    """The sum of ``value`` over a row of ``nested`` and its descendants; null counts as 0."""
-    summed = value.fill_null(0).cum_sum()
-    return summed.gather(pl.col("subtree_end") - 1) - summed + value.fill_null(0)
+def totals(tree: pl.LazyFrame, value: pl.Expr, name: str) -> pl.LazyFrame:
+    """Add the sum of ``value`` (Int64, null counts as 0) over each row and its descendants.
+
+    Args:
+        tree: rows of ``nested``, all of them and in its order.
+        value: what to add up.
+        name: the column to add.
+    """
+    valued = tree.with_columns(_value=value.cast(pl.Int64).fill_null(0))
+
+    def add(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(pl.Series(name, _summed(_parents(frame), frame["_value"].to_numpy())))
+
+    schema: dict[str, pl.DataType] = dict(valued.collect_schema()) | {name: pl.Int64()}
+    return _mapped(valued, add, schema).drop("_value")
 
 
-def of(value: pl.Expr, position: str) -> pl.Expr:
-    """``value`` of the row of ``nested`` at ``position``; null where that is null."""
-    there = pl.col(position)
-    return pl.when(there.is_not_null()).then(value.gather(there.fill_null(0)))
+def taken(tree: pl.LazyFrame, column: str, position: str, name: str) -> pl.LazyFrame:
+    """Add the ``column`` of the row at ``position``; null where that is null.
+
+    Eager inside: the streaming engine of polars 2.1 panics on ``gather`` from an empty frame.
+    """
+
+    def add(frame: pl.DataFrame) -> pl.DataFrame:
+        at = frame[position]
+        values = frame[column].gather(at.fill_null(0)).alias(name)
+        return frame.with_columns(values).with_columns(pl.when(at.is_not_null()).then(pl.col(name)).alias(name))
+
+    schema = tree.collect_schema()
+    return _mapped(tree, add, dict(schema) | {name: schema[column]})
 
 
 def _mapped(
@@ -79,18 +95,24 @@ def _mapped(
     ).cache()
 
 
-def _placed(frame: pl.DataFrame) -> pl.DataFrame:
-    start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-    track = frame["_track"].to_numpy()
-    parent = _previous_at_least(end, np.maximum(end, start + 1))
+def _ordered(frame: pl.DataFrame, by: Sequence[str], key: str) -> pl.DataFrame:
+    """The order of a tree walk; numpy's stable sort is quick on rows that are nearly in order, as events are."""
+    start, end, number = (frame[column].to_numpy() for column in ("start_ns", "end_ns", key))
+    return frame[np.lexsort((number, -end, start, _tracks(frame, by)))]
+
+
+def _tracks(frame: pl.DataFrame, by: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """A number for each row's track, rising with ``by``."""
+    tracks = frame.select(by).unique().sort(by).with_row_index("_track")
+    codes = frame.select(by).join(tracks, on=by, how="left", nulls_equal=True, maintain_order="left")
+    return codes["_track"].to_numpy()
+
+
+def _placed(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    start, end, track = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), _tracks(frame, by)
+    parent = previous_at_least(end, np.maximum(end, start + 1))
     parent[(parent >= 0) & (track[parent] != track)] = -1
-    count = len(parent)
-    # A subtree ends at the next row whose parent comes before its root: the same search, read backwards.
-    backwards = _previous_at_least(-parent[::-1], 1 - np.arange(count)[::-1])[::-1]
-    subtree_end = np.where(backwards < 0, count, count - 1 - backwards)
-    return frame.with_columns(
-        position=pl.Series(np.arange(count)), parent_position=_positions(parent), subtree_end=pl.Series(subtree_end)
-    )
+    return frame.with_columns(position=pl.Series(np.arange(len(parent))), parent_position=_positions(parent))
 
 
 def _positions(found: Integers) -> pl.Series:
@@ -114,7 +136,19 @@ def _nearest(parent: Integers, chosen: npt.NDArray[np.bool_]) -> Integers:
     return np.where((found >= 0) & chosen[found], found, -1)
 
 
-def _previous_at_least(values: Integers, needs: Integers) -> Integers:
+def _summed(parent: Integers, values: Integers) -> Integers:
+    """Carry every value up to all its ancestors, one generation in each round."""
+    total: Integers = values.copy()
+    at = np.flatnonzero(values)
+    amount = values[at]
+    while len(at):
+        at = parent[at]
+        at, amount = at[at >= 0], amount[at >= 0]
+        np.add.at(total, at, amount)
+    return total
+
+
+def previous_at_least(values: Integers, needs: Integers) -> Integers:
     """For each i the largest j < i with ``values[j] >= needs[i]``, or -1: O(n log n), without a loop over rows.
 
     ``levels[k][b]`` is the maximum of the 2**k values from b * 2**k on. A search climbs from i over

@@ -276,7 +276,7 @@ def place_calls(events: list[Event]) -> None:
     Without a link torch takes the thread that stopped the profiler, which the file does not name. It is
     the one of the profiler steps; without steps the main thread, whose id is the process id.
     """
-    framework = [event for event in events if event.category in FRAMEWORK]
+    framework = sorted((event for event in events if event.category in FRAMEWORK), key=lambda e: e.start_ns)
     threads = {event.own_id: event.thread for event in framework if event.own_id > 0}
     steps = [event.thread for event in framework if event.name == "ProfilerStep*"]
     mains = [event.thread for event in framework if event.thread[0] == event.thread[1]]
