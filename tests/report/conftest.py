@@ -45,6 +45,7 @@ class Opened:
     url: str
     console: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    meter: Any = None
 
     def js(self, expression: str, argument: object = None) -> Any:
         return self.page.evaluate(expression, argument)
@@ -56,6 +57,14 @@ class Opened:
             setTimeout(() => done(t.frames === before), 250); })""",
             timeout=30_000,
         )
+
+    def busy_seconds(self) -> float:
+        """CPU time of the page's main thread so far: what a loaded machine does not change."""
+        if self.meter is None:
+            self.meter = self.page.context.new_cdp_session(self.page)
+            self.meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+        metrics = self.meter.send("Performance.getMetrics")["metrics"]
+        return float(next(m["value"] for m in metrics if m["name"] == "TaskDuration"))
 
     def view(self) -> tuple[float, float]:
         t0, t1 = self.js("[Tracekit.timeline.view.t0, Tracekit.timeline.view.t1]")
@@ -71,6 +80,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         found = Opened(context.new_page(), path.as_uri())
+        found.busy_seconds()
         found.page.on("console", lambda message: found.console.append(message.text))
         found.page.on("pageerror", lambda error: found.console.append(str(error)))
         found.page.on("request", lambda request: found.requests.append(request.url))

@@ -31,8 +31,7 @@ def test_opens_alone_and_silently(opened: Open, large_report: Path) -> None:
     report = opened(large_report)
     assert report.console == []
     assert report.requests == [report.url]
-    ready_ms = float(report.js("document.documentElement.dataset.ready"))
-    assert ready_ms < 20_000  # about 1 s on an idle machine; benchmarks/report.py measures it
+    assert report.busy_seconds() < 3  # CPU time until interactive: the wall time of an idle machine
     assert report.js("document.getElementById('app').hasAttribute('aria-busy')") is False
 
 
@@ -213,8 +212,10 @@ def test_dragging_pans_and_the_wheel_zooms(opened: Open, small_report: Path) -> 
 
 def test_panning_100k_spans_is_fluent(opened: Open, large_report: Path) -> None:
     report = opened(large_report)
-    frames_per_second = report.js(FRAMES, 60)
-    assert frames_per_second > 8  # above 30 on an idle machine; benchmarks/report.py measures it
+    before = report.busy_seconds()
+    report.js(FRAMES, 60)
+    cpu_per_frame = (report.busy_seconds() - before) / 60
+    assert cpu_per_frame < 1 / 30  # CPU time: 30 frames per second on an idle machine
 
 
 def test_hovering_tells_what_an_event_is(opened: Open, small_report: Path) -> None:
