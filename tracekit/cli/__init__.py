@@ -29,6 +29,7 @@ COMMANDS = {
     "baseline": "Keep a profile's measures in a small file.",
     "doctor": "Check whether a capture is fit to be analysed.",
     "report": "Write one self-contained HTML file.",
+    "export": "Write a profile for Perfetto, Chrome, a database or a table tool.",
     "ingest": "Store captures as a profile in an archive.",
     "batch": "Store many captures, in parallel or on a cluster.",
     "query": "Ask an archive in SQL, or interactively.",

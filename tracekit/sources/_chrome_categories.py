@@ -14,6 +14,20 @@ Place = tuple[str, str]
 OTHER: Place = ("dispatch", "other")
 """Where an event of an unknown category goes."""
 
+_SYSTEM_KINDS = ("call", "execution", "collective", "copy_in", "copy_out", "copy", "memory", "model", "sync", "other")
+_FRAMEWORK_KINDS = ("op", "annotation", "python", "call", "sync", "window", "overhead", "other")
+SYSTEM: Mapping[str, Place] = {
+    f"{lane}:{kind}": (lane, kind)
+    for lane, kinds in (
+        ("dispatch", _FRAMEWORK_KINDS),
+        ("stream", _FRAMEWORK_KINDS),
+        ("runtime", _SYSTEM_KINDS),
+        ("hardware", _SYSTEM_KINDS),
+    )
+    for kind in kinds
+}
+"""Categories that ``tracekit export --to chrome`` gives to events of the Neuron system trace."""
+
 CATEGORIES: Mapping[str, Place] = {
     "cpu_op": ("dispatch", "op"),
     "Operator": ("dispatch", "op"),
@@ -42,6 +56,7 @@ CATEGORIES: Mapping[str, Place] = {
     "Memset": ("hardware", "memory"),
     "gpu_user_annotation": ("hardware", "annotation"),
     "cuda_sync": ("hardware", "sync"),
+    **SYSTEM,
 }
 """Category → (lane, kind) unless ``NAMED`` says otherwise."""
 
@@ -80,6 +95,7 @@ DEVICES: Mapping[str, str] = {
     "xpu_driver": "xpu",
     "hip_runtime": "rocm",
     "hip_driver": "rocm",
+    **dict.fromkeys(SYSTEM, "neuron"),
 }
 """Category → device that it gives away; earlier lines win. Anything else on the device is CUDA or ROCm."""
 

@@ -1,0 +1,83 @@
+"""One SQLite file with every table.
+
+Times are INTEGER ns, Booleans 0 and 1, lists JSON text. ``sequence_id`` is unsigned 64-bit, which SQLite's INTEGER
+cannot hold: it is decimal TEXT. The table ``column_docs`` says what each column means, and its unit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+
+from tracekit.export.base import Export, ExportError, Progress, batches, never
+from tracekit.export.csv import flat
+from tracekit.metrics.base import Inputs
+from tracekit.tables import TABLES, Table
+
+_TYPES: Mapping[pl.DataType, str] = {
+    pl.Int64(): "INTEGER",
+    pl.Int32(): "INTEGER",
+    pl.Boolean(): "INTEGER",
+    pl.Float64(): "REAL",
+}
+"""Anything else is TEXT."""
+_INDEXES: Mapping[str, tuple[str, ...]] = {
+    "events": ("event_id", "session, start_ns", "name"),
+    "chains": ("chain_id", "session, hardware_start_ns"),
+    "links": ("from_id", "to_id"),
+    "samples": ("counter, at_ns",),
+}
+
+
+def write(inputs: Inputs, path: Path, progress: Progress) -> list[str]:
+    """Write the tables of a profile into a new SQLite file.
+
+    Raises:
+        ExportError: if SQLite cannot write it.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            # The file has no name yet and is thrown away if anything fails: a journal would guard nothing.
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("BEGIN")
+            for table in TABLES.values():
+                _create(database, table)
+                _fill(database, table, getattr(inputs, table.name), progress)
+            _describe(database)
+            for name, wanted in _INDEXES.items():
+                for number, columns in enumerate(wanted):
+                    database.execute(f"CREATE INDEX {name}_{number} ON {name} ({columns})")
+            database.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise ExportError(f"{path.parent}: SQLite cannot write here: {error}", hint="check the free space") from error
+    return []
+
+
+def _create(database: sqlite3.Connection, table: Table) -> None:
+    columns = ", ".join(
+        f'"{c.name}" {_TYPES.get(c.dtype, "TEXT")}{"" if c.nullable else " NOT NULL"}' for c in table.columns
+    )
+    database.execute(f"CREATE TABLE {table.name} ({columns})")
+
+
+def _fill(database: sqlite3.Connection, table: Table, frame: pl.LazyFrame, progress: Progress) -> None:
+    marks = ", ".join("?" for _ in table.columns)
+    unsigned = [c.name for c in table.columns if c.dtype == pl.UInt64()]
+    for batch in batches(frame.select(table.names), table.name, progress):
+        rows = batch.select(flat(table)).with_columns(pl.col(unsigned).cast(pl.String))
+        columns = [rows[name].to_list() for name in table.names]
+        database.executemany(f"INSERT INTO {table.name} VALUES ({marks})", zip(*columns, strict=True))
+
+
+def _describe(database: sqlite3.Connection) -> None:
+    database.execute("CREATE TABLE column_docs (table_name TEXT, column_name TEXT, unit TEXT, doc TEXT)")
+    rows = [(t.name, c.name, c.unit, c.doc) for t in TABLES.values() for c in t.columns]
+    database.executemany("INSERT INTO column_docs VALUES (?, ?, ?, ?)", rows)
+
+
+EXPORT = Export("sqlite", "One SQLite file with every table.", ".sqlite", write, never)
