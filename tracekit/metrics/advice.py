@@ -86,8 +86,14 @@ def advice(inputs: Inputs) -> pl.LazyFrame:
     Returns:
         ``ADVICE``, by session, the most time at stake first; empty if no rule finds anything.
     """
-    found = pl.concat([ADVICE.conform(rule(inputs)) for rule in RULES]).filter(pl.col("at_stake_ns") > 0)
+    executions = _executions(inputs).collect().lazy()  # every pattern walks them: computed once
+    found = pl.concat([ADVICE.conform(rule(inputs, executions)) for rule in RULES]).filter(pl.col("at_stake_ns") > 0)
     return found.sort("session", "at_stake_ns", "finding", "subject", descending=[False, True, False, False])
+
+
+def _times(count: str) -> pl.Expr:
+    """``once``, or ``7 times``."""
+    return pl.when(pl.col(count) == 1).then(pl.lit("once")).otherwise(pl.format("{} times", count))
 
 
 def _result(name: str, inputs: Inputs) -> pl.LazyFrame:
@@ -105,9 +111,9 @@ def _executions(inputs: Inputs) -> pl.LazyFrame:
     return placed.sort("start_ns", "chain_id").with_columns(_at=pl.int_range(pl.len()).over(_CORE))
 
 
-def _fusable(inputs: Inputs) -> pl.LazyFrame:
+def _fusable(_: Inputs, executions: pl.LazyFrame) -> pl.LazyFrame:
     """Runs that one operator of the library replaces."""
-    return pl.concat([_occurrences(_executions(inputs), pattern) for pattern in PATTERNS])
+    return pl.concat([_occurrences(executions, pattern) for pattern in PATTERNS])
 
 
 def _occurrences(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
@@ -133,7 +139,7 @@ def _occurrences(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
         started = started.join(_followed(executions, size, following), on=[*_CORE, "_at"], how="anti", nulls_equal=True)
     return _runs(started, "fuse", pl.lit(pattern.name)).with_columns(
         message=pl.format(
-            "{} as {} executions, {} time(s)", pl.lit(pattern.name), pl.lit(str(size)), "occurrence_count"
+            "{} as {} executions, {}", pl.lit(pattern.name), pl.lit(str(size)), _times("occurrence_count")
         ),
         next_step=pl.lit(f"use {pattern.replacement}, or torch.compile: one execution instead of {size}"),
     )
@@ -164,11 +170,10 @@ def _runs(started: pl.LazyFrame, finding: str, subject: pl.Expr) -> pl.LazyFrame
     )
 
 
-def _elementwise(inputs: Inputs) -> pl.LazyFrame:
+def _elementwise(_: Inputs, executions: pl.LazyFrame) -> pl.LazyFrame:
     """Runs of elementwise executions that no pattern above explains."""
-    rows = _executions(inputs).collect().lazy()
-    known = pl.concat([_covered(rows, p) for p in PATTERNS]).unique()
-    alone = rows.join(known, on="chain_id", how="anti")
+    known = pl.concat([_covered(executions, p) for p in PATTERNS]).unique()
+    alone = executions.join(known, on="chain_id", how="anti")
     is_elementwise = pl.col("name").is_in(_ELEMENTWISE)
     hole = pl.col("_at") - pl.int_range(pl.len()).over(_CORE)
     runs = (
@@ -187,7 +192,9 @@ def _elementwise(inputs: Inputs) -> pl.LazyFrame:
     )
     found = _runs(runs, "compile", pl.lit("elementwise operators in a row"))
     return found.with_columns(
-        message=pl.format("{} run(s) of {} or more elementwise executions", "occurrence_count", pl.lit(str(_RUN))),
+        message=pl.format(
+            "{} or more elementwise executions in a row, {}", pl.lit(str(_RUN)), _times("occurrence_count")
+        ),
         next_step=pl.lit("wrap the function around them in torch.compile: each run becomes one execution"),
     )
 
@@ -201,7 +208,7 @@ def _covered(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
     return starts.select(chain_id=pl.col("_ids").explode())
 
 
-def _host_bound(inputs: Inputs) -> pl.LazyFrame:
+def _host_bound(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """Idle time in which the device waited for the host to dispatch."""
     late = pl.col("not_dispatched_ns") + pl.col("dispatching_ns")
     window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
@@ -237,7 +244,7 @@ def _host_bound(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _scalar_copies(inputs: Inputs) -> pl.LazyFrame:
+def _scalar_copies(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """A scalar that is copied in every step."""
     repeated = _result("copies", inputs).filter("is_repeated_scalar")
     small = activity.copies(inputs.events).filter(pl.col("moved_bytes") <= 16)
@@ -249,14 +256,14 @@ def _scalar_copies(inputs: Inputs) -> pl.LazyFrame:
         subject="direction",
         at_stake_ns="scalar_ns",
         formula=pl.lit("summed durations of the copies of at most 16 bytes"),
-        message=pl.format("a scalar is copied in every step, {} times in all", "scalar_count"),
+        message=pl.format("a scalar is copied in every step, {} in all", _times("scalar_count")),
         next_step=pl.lit("keep the value on the device (a buffer), or pass it as a Python number that is compiled in"),
         occurrence_count="scalar_count",
         evidence=pl.lit("event"),
     )
 
 
-def _synchronisation(inputs: Inputs) -> pl.LazyFrame:
+def _synchronisation(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """Waits inside the steps during which the device ran dry; the one that ends a step is no finding."""
     windows = inputs.scope.select("session", "start_ns", "end_ns", _step_ns="start_ns")
     is_operator = (pl.col("lane") == "dispatch") & (pl.col("kind") == "op") & pl.col("is_primary")
@@ -286,14 +293,14 @@ def _synchronisation(inputs: Inputs) -> pl.LazyFrame:
             finding=pl.lit("synchronisation"),
             subject="name",
             formula=pl.lit("part of the waits in which the device did nothing"),
-            message=pl.format("{} blocks the host {} time(s) inside the steps", "name", "occurrence_count"),
+            message=pl.format("{} blocks the host {} inside the steps", "name", _times("occurrence_count")),
             next_step=pl.lit("read values back once per several steps, or asynchronously; drop synchronise calls"),
             evidence=pl.lit("event"),
         )
     )
 
 
-def _recompilation(inputs: Inputs) -> pl.LazyFrame:
+def _recompilation(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """Compilations and model loads inside the measured windows."""
     columns = ("session", "event_id", "start_ns", "end_ns")
     preparing = pl.concat([activity.compilations(inputs.events), activity.model_loads(inputs.events)]).select(columns)
@@ -307,13 +314,13 @@ def _recompilation(inputs: Inputs) -> pl.LazyFrame:
         finding=pl.lit("recompilation"),
         subject=pl.lit("compilation and model loads"),
         formula=pl.lit("length of their union"),
-        message=pl.format("{} compilation(s) or model load(s) in the measured time", "occurrence_count"),
+        message=pl.format("compilation or model load in the measured time, {}", _times("occurrence_count")),
         next_step=pl.lit("warm up with the same shapes first; mark changing dimensions dynamic, or pad them"),
         evidence=pl.lit("event"),
     )
 
 
-def _stragglers(inputs: Inputs) -> pl.LazyFrame:
+def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """Ranks that the others wait for in collectives."""
     late = _result("collectives", inputs).filter(pl.col("late_ns") > 0)
     window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
@@ -333,7 +340,7 @@ def _stragglers(inputs: Inputs) -> pl.LazyFrame:
             finding=pl.lit("straggler"),
             subject=pl.format("rank {}", pl.col("rank").cast(pl.String).fill_null("unknown")),
             formula=pl.lit("summed time by which it arrived after the rank before it"),
-            message=pl.format("the other ranks wait for it in {} collective(s)", "occurrence_count"),
+            message=pl.format("the other ranks wait for it in collectives, {}", _times("occurrence_count")),
             next_step=pl.lit(
                 "balance the work of the ranks; compare this host with the others (input, clock, neighbours)"
             ),
@@ -342,7 +349,7 @@ def _stragglers(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-RULES: tuple[Callable[[Inputs], pl.LazyFrame], ...] = (
+RULES: tuple[Callable[[Inputs, pl.LazyFrame], pl.LazyFrame], ...] = (
     _fusable,
     _elementwise,
     _host_bound,
