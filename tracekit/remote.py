@@ -28,10 +28,11 @@ from tracekit.profile import Archive, Profile
 from tracekit.recognise import DEEP_BYTES, HEAD_BYTES, printable, recognise
 
 SCHEME = "s3://"
-ATTEMPTS = 6
-"""How often a request is made before it counts as failed; botocore itself tries single requests again, too."""
+ATTEMPTS = 4
+"""How often a transfer is made before it counts as failed; s3fs itself makes each request up to five times."""
 _FIRST_PAUSE_S = 0.2
 _LEDGER = ".ledger"
+_AT_ONCE = 64
 _CREDENTIALS_HINT = "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use a role; AWS_ENDPOINT_URL"
 _Result = TypeVar("_Result")
 
@@ -73,7 +74,7 @@ def filesystem() -> Any:
         use_listings_cache=False,
         default_fill_cache=False,
         config_kwargs={
-            "retries": {"max_attempts": 4, "mode": "standard"},
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
             "connect_timeout": 10,
             "read_timeout": 30,
         },
@@ -188,17 +189,24 @@ def _lay_out(by_path: dict[str, RemoteObject]) -> None:
 
 
 def _fill(by_path: dict[str, RemoteObject], start: int, end: int) -> None:
-    """Copy a range of each object, negative ones counted from its end, into its file."""
+    """Copy a range of each object, negative ones counted from its end, into its file; many at a time."""
     fs = filesystem()
+    wanted = []
     for path, found in by_path.items():
         first = start if start >= 0 else max(0, found.size_bytes + start)
         last = min(found.size_bytes, end) if start >= 0 else found.size_bytes
-        if first >= last:
-            continue
-        body = _tried(found.url, lambda u=found.url, a=first, b=last: fs.cat_file(u, start=a, end=b))  # type: ignore[misc]
-        with Path(path).open("r+b") as file:
-            file.seek(first)
-            file.write(body)
+        if first < last:
+            wanted.append((path, found.url, first, last))
+    for at in range(0, len(wanted), _AT_ONCE):
+        paths, urls, firsts, lasts = zip(*wanted[at : at + _AT_ONCE], strict=True)
+
+        def get(urls: Any = urls, firsts: Any = firsts, lasts: Any = lasts) -> list[bytes]:
+            return cast(list[bytes], fs.cat_ranges(list(urls), list(firsts), list(lasts), on_error="raise"))
+
+        for path, first, body in zip(paths, firsts, _tried(urls[0], get), strict=True):
+            with Path(path).open("r+b") as file:
+                file.seek(first)
+                file.write(body)
 
 
 def download(found: Sequence[tuple[str, int]], folder: Path) -> None:
@@ -294,7 +302,11 @@ def scan_options() -> dict[str, Any]:
 
     session = botocore.session.get_session()
     config = session.create_client("s3", region_name=session.get_config_variable("region") or "us-east-1").meta
-    options = {"aws_endpoint_url": config.endpoint_url, "aws_region": config.region_name, "max_retries": "8"}
+    options: dict[str, str | int] = {
+        "aws_endpoint_url": config.endpoint_url,
+        "aws_region": config.region_name,
+        "max_retries": 8,
+    }
     if config.endpoint_url.startswith("http://"):
         options |= {"aws_allow_http": "true"}
     found = session.get_credentials()

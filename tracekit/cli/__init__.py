@@ -33,6 +33,7 @@ COMMANDS = {
     "ingest": "Store captures as a profile in an archive.",
     "batch": "Store many captures, in parallel or on a cluster.",
     "query": "Ask an archive in SQL, or interactively.",
+    "trend": "Follow a measure over runs, and find where it stepped.",
     "archive": "List, check, label and remove the profiles of an archive.",
 }
 """Command → help line; the module ``tracekit.cli.<command>`` exports ``command`` and is loaded when it is run."""

@@ -1,0 +1,195 @@
+"""How a measure changed over runs: one point per run, commit or machine type, and where its level steps.
+
+Steps of the level are found by PELT (Killick et al. 2012) as the library ``ruptures`` implements it: least squares,
+exact, with the penalty 3 σ² ln n of the Bayesian information criterion; σ comes from the median absolute deviation of
+the differences between neighbours, so that steps themselves do not widen it. A step found so counts only if
+``significance.judge`` calls the two levels around it different.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import polars as pl
+
+from tracekit import comparison
+from tracekit.errors import TracekitError
+from tracekit.profile import Archive
+from tracekit.significance import judge
+from tracekit.tables import Column, Table
+
+TREND = Table(
+    name="trend",
+    doc="A measure over runs, in order; the level is the median of the points between two steps.",
+    key=("position",),
+    columns=(
+        Column("position", pl.Int64(), "Order, from 0."),
+        Column("point", pl.String(), "Run, label or machine type."),
+        Column("started_at", pl.Datetime("ns", "UTC"), "First run of the point.", nullable=True),
+        Column("run_count", pl.Int64(), "Profiles of the point."),
+        Column("sample_count", pl.Int64(), "Steps measured, of all its runs."),
+        Column("value", pl.Float64(), "Median over the samples, in the measure's unit."),
+        Column("low", pl.Float64(), "First quartile."),
+        Column("high", pl.Float64(), "Third quartile."),
+        Column("level", pl.Float64(), "Median of the points of its level.", nullable=True),
+        Column("step_ratio", pl.Float64(), "Where a level begins: change against the one before.", True, "ratio"),
+        Column(
+            "verdict",
+            pl.String(),
+            "changed, or unproven: too few samples to tell.",
+            True,
+            values=("changed", "unproven"),
+        ),
+    ),
+)
+
+COUNTS = ("executions", "operators", "launches")
+"""Measures that are counts; all others are nanoseconds."""
+_MIN_POINTS = 4
+_MIN_SIZE = 2
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What is measured at one place of the order."""
+
+    name: str
+    started_at: object
+    run_count: int
+    samples: list[float]
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.samples)
+
+
+def trend(archive: Archive, measure: str, by: str = "time") -> pl.DataFrame:
+    """Follow a measure over the runs of an archive.
+
+    Args:
+        archive: the runs.
+        measure: as in ``tracekit diff``: device_time, host_time, window, executions, gap, gap.runtime, …
+        by: ``time``: one point per run, by start; ``label:<key>``: one per value, by its first run; or a column of
+            ``runs`` (instance_type, host_name, version_torch): one per value, by name, without steps.
+
+    Returns:
+        ``TREND``; runs without the label, and runs in which nothing was measured, are left out.
+
+    Raises:
+        TracekitError: if there is no such measure or column.
+    """
+    runs = archive.runs.collect()
+    column = _column(by, runs)
+    named = runs.with_columns(point=pl.col(column)).filter(pl.col("point").is_not_null())
+    is_ordered = by == "time" or by.startswith("label:") or by.startswith("version_")
+    order = "started_at" if is_ordered else "point"
+    groups = named.group_by("point").agg(pl.col("profile").sort_by("started_at"), pl.col("started_at").min())
+    points = []
+    for name, profiles, started_at in groups.sort(order, "point").rows():
+        samples = [value for profile in profiles for value in _samples(archive, profile, measure)]
+        if samples:
+            points.append(_Point(str(name), started_at, len(profiles), samples))
+    return _table(points, measure, steps=is_ordered)
+
+
+def _column(by: str, runs: pl.DataFrame) -> str:
+    name = "profile" if by == "time" else "label_" + by.removeprefix("label:") if by.startswith("label:") else by
+    if name not in runs.columns:
+        known = ["time", *(f"label:{c.removeprefix('label_')}" for c in runs.columns if c.startswith("label_"))]
+        raise TracekitError(f"cannot order by {by!r}", hint=f"use {', '.join(known)} or a column of the table runs")
+    return name
+
+
+def _samples(archive: Archive, profile: str, measure: str) -> Sequence[float]:
+    samples = comparison.side(profile, archive[profile].inputs()).samples
+    if measure not in samples:
+        raise TracekitError(f"no measure {measure!r}", hint=f"measures are {', '.join(samples)}")
+    return samples[measure]
+
+
+def _table(points: Sequence[_Point], measure: str, *, steps: bool) -> pl.DataFrame:
+    starts = dict(_steps(points, measure)) if steps else {}
+    bounds = [0, *sorted(starts), len(points)]
+    levels: list[float | None] = []
+    for begin, end in pairwise(bounds):
+        levels += [statistics.median(p.value for p in points[begin:end])] * (end - begin) if end > begin else []
+    rows: list[dict[str, object]] = []
+    for i, point in enumerate(points):
+        low, _, high = statistics.quantiles(point.samples * 2, n=4, method="inclusive")
+        before = levels[i - 1] if i in starts else None
+        now = levels[i]
+        rows.append(
+            {
+                "position": i,
+                "point": point.name,
+                "started_at": point.started_at,
+                "run_count": point.run_count,
+                "sample_count": len(point.samples),
+                "value": point.value,
+                "low": low,
+                "high": high,
+                "level": now if steps else None,
+                "step_ratio": (now - before) / before if now is not None and before else None,
+                "verdict": starts.get(i),
+            }
+        )
+    return TREND.rows(rows)
+
+
+def _steps(points: Sequence[_Point], measure: str) -> list[tuple[int, str]]:
+    """First points of new levels, and how sure they are."""
+    found = []
+    bounds = change_points([p.value for p in points])
+    edges = [0, *bounds, len(points)]
+    for i, position in enumerate(bounds):
+        before, after = points[edges[i] : position], points[position : edges[i + 2]]
+        verdict = judge(_evidence(before), _evidence(after), exact=measure in COUNTS).verdict
+        if verdict in ("changed", "unproven"):
+            found.append((position, verdict))
+    return found
+
+
+def _evidence(points: Sequence[_Point]) -> list[float]:
+    """One value per point where there are enough of them, else the samples of all: steps of one run are alike."""
+    values = [p.value for p in points]
+    return values if len(values) >= 5 else [v for p in points for v in p.samples]
+
+
+def change_points(values: Sequence[float]) -> list[int]:
+    """Positions at which the level of a series steps, by PELT; see the module.
+
+    Raises:
+        TracekitError: if ruptures is not installed.
+    """
+    if len(values) < _MIN_POINTS:
+        return []
+    try:
+        import ruptures
+    except ImportError as error:
+        raise TracekitError("steps are found with ruptures", hint="pip install 'tracekit[trend]'") from error
+    import numpy as np
+
+    signal = np.asarray(values, dtype=float)
+    scale = float(np.abs(signal).max()) or 1.0
+    moves = np.diff(signal / scale)
+    sigma = float(np.median(np.abs(moves - np.median(moves)))) / (0.6745 * math.sqrt(2))
+    penalty = 3 * max(sigma, 1e-6) ** 2 * math.log(len(values))
+    search = ruptures.KernelCPD(kernel="linear", min_size=_MIN_SIZE).fit((signal / scale).reshape(-1, 1))
+    return [int(position) for position in search.predict(pen=penalty)[:-1]]
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """A series as bars of eight heights; a long one is cut into ``width`` parts of which the medians show."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    parts = [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
+    shown = [statistics.median(part) for part in parts]
+    low, high = min(shown), max(shown)
+    if high == low:
+        return "▄" * count
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * (v - low) / (high - low)))] for v in shown)
