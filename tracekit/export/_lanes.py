@@ -12,6 +12,8 @@ Mask = npt.NDArray[np.bool_]
 
 _NESTED_LANES = 3
 """Sub-tracks on which spans nest; what is left after them gets sub-tracks without nesting, as few as possible."""
+_ROUNDS = 8
+"""Times that the spans of a track are looked at to fill one such sub-track."""
 
 
 def lanes(track: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
@@ -25,25 +27,38 @@ def lanes(track: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
     lane = np.zeros(len(track), np.int64)
     rest = np.arange(len(track))
     for number in range(_NESTED_LANES):
-        crossed = crossing(track[rest], start_ns[rest], end_ns[rest])
-        lane[rest[~crossed]] = number
-        rest = rest[crossed]
+        kept = _nesting(track[rest], start_ns[rest], end_ns[rest])
+        lane[rest[kept]] = number
+        rest = rest[~kept]
         if not len(rest):
             return lane
     lane[rest] = _NESTED_LANES + _apart(track[rest], start_ns[rest], end_ns[rest])
     return lane
 
 
-def crossing(track: Ints, start_ns: Ints, end_ns: Ints) -> Mask:
-    """Which spans start inside an earlier one of their track that ends before they do; the others nest.
+def _nesting(track: Ints, start_ns: Ints, end_ns: Ints) -> Mask:
+    """Choose spans of which any two nest or are apart: many, and none of a track that needs too many rounds.
 
-    The nearest earlier span that is open at the start is also the nearest one that ends no earlier, unless something
-    in between ends inside.
+    A round takes out every span that crosses the last one that is open at its start. When there is none left, no two
+    cross: of two that do, the later would have a last one open that ends after it, and that one crosses the earlier.
     """
-    open_at_start = previous_at_least(end_ns, start_ns + 1)
-    around = previous_at_least(end_ns, np.maximum(end_ns, start_ns + 1))
-    same_track = (open_at_start >= 0) & (track[open_at_start] == track)
-    found: Mask = same_track & (open_at_start != around)
+    kept = np.ones(len(track), np.bool_)
+    asked = np.arange(len(track))
+    for _ in range(_ROUNDS):
+        crossed = _crossing(track[asked], start_ns[asked], end_ns[asked])
+        if not crossed.any():
+            return kept
+        kept[asked[crossed]] = False
+        again = np.isin(track[asked], np.unique(track[asked[crossed]])) & ~crossed
+        asked = asked[again]
+    kept[asked] = False
+    return kept
+
+
+def _crossing(track: Ints, start_ns: Ints, end_ns: Ints) -> Mask:
+    """Which spans end after the last earlier one of their track that is open at their start."""
+    before = previous_at_least(end_ns, start_ns + 1)
+    found: Mask = (before >= 0) & (track[before] == track) & (end_ns[before] < end_ns)
     return found
 
 
@@ -51,15 +66,16 @@ def _apart(track: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
     """Sub-tracks on which no two spans overlap, as few as possible: a span takes the one that was first free again.
 
     On a track, a span needs a new sub-track when more spans are open than ever before; the j-th that needs none
-    follows the span that ended as the j-th. All spans have a length.
+    follows the span that ended as the j-th. A span without a length ends right after it has begun.
     """
     count = len(track)
     number = np.arange(count)
     first = np.searchsorted(track, track)
-    by_end = np.lexsort((end_ns, track))
     times, ranks = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
-    starts, ends = ranks[:count], ranks[count:]
-    ended = np.searchsorted(track[by_end] * len(times) + ends[by_end], track * len(times) + starts, "right") - first
+    starts, ends = 2 * ranks[:count], 2 * ranks[count:] + (start_ns == end_ns)
+    by_end = np.lexsort((ends, track))
+    width = 2 * len(times)
+    ended = np.searchsorted(track[by_end] * width + ends[by_end], track * width + starts, "right") - first
     is_open = number - first - ended + 1
     most = np.maximum.accumulate(track * (count + 1) + is_open) - track * (count + 1)
     earlier = np.concatenate([[0], most[:-1]])

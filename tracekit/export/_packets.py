@@ -122,8 +122,9 @@ class PacketSequence:
     def introduce(self, out: BinaryIO, kind: str, used: Ints, texts: pl.Series) -> None:
         """Write the texts with these numbers (from 1 on, into ``texts``) that have not been written yet."""
         known = self._known.setdefault(kind, np.zeros(len(texts), np.bool_))
-        fresh = np.unique(used[used > 0]) - 1
-        fresh = fresh[~known[fresh]]
+        is_used = np.zeros(len(texts) + 1, np.bool_)
+        is_used[used] = True
+        fresh = np.flatnonzero(is_used[1:] & ~known)
         if not len(fresh):
             return
         known[fresh] = True
@@ -165,5 +166,5 @@ def _track_event(batch: Batch, rows: int) -> list[Cells]:
 
 def flow_fields(flow_ids: wire.Unsigned, counts: Ints) -> Ragged:
     """The field ``flow_ids`` of rows that have ``counts`` of them, one row's behind the other's."""
-    cells = wire.fixed(_FLOW, flow_ids)
-    return Ragged(cells.bytes.reshape(-1), counts * cells.bytes.shape[1])
+    every = wire.fixed(_FLOW, flow_ids).ragged()
+    return Ragged(every.data, counts * (len(every.data) // max(1, len(flow_ids))))

@@ -69,32 +69,34 @@ def _places(starts: Ints, sizes: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Cells:
-    """Bytes of every row, as a matrix of which the cells in ``used`` count, from left to right."""
+    """Bytes of every row, from left to right: blocks of columns, of which the cells in ``used`` count."""
 
-    bytes: Bytes
-    used: Mask
-
-    @property
-    def sizes(self) -> Ints:
-        """Bytes of each row."""
-        found: Ints = self.used.sum(axis=1, dtype=np.int64)
-        return found
+    blocks: tuple[tuple[Bytes, Mask], ...]
+    """(bytes, used) of each block, row by row; ``used`` may have one column that holds for all of the block."""
+    sizes: Ints
+    """Used bytes of each row."""
 
     def ragged(self) -> Ragged:
         """The same bytes without the unused cells."""
-        return Ragged(self.bytes[self.used], self.sizes)
+        data = np.hstack([cells for cells, _ in self.blocks])
+        used = np.hstack([np.broadcast_to(mask, cells.shape) for cells, mask in self.blocks])
+        return Ragged(data[used], self.sizes)
 
 
 def beside(parts: Sequence[Cells]) -> Cells:
     """Parts of a message behind one another, row by row."""
-    return Cells(np.hstack([p.bytes for p in parts]), np.hstack([p.used for p in parts]))
+    sizes: Ints = np.sum([part.sizes for part in parts], axis=0)
+    return Cells(tuple(block for part in parts for block in part.blocks), sizes)
 
 
 def constant(data: bytes, rows: int, where: Mask | None = None) -> Cells:
     """The same bytes in every row (where ``where`` is set)."""
     cells = np.broadcast_to(np.frombuffer(data, np.uint8), (rows, len(data)))
-    chosen = np.ones(rows, np.bool_) if where is None else where
-    return Cells(cells, np.broadcast_to(chosen[:, None], cells.shape))
+    return _block(cells, np.ones(rows, np.bool_) if where is None else where)
+
+
+def _block(cells: Bytes, where: Mask) -> Cells:
+    return Cells(((cells, where[:, None]),), where * np.int64(cells.shape[1]))
 
 
 def numbers(field: int, values: Ints | Unsigned, where: Mask | None = None) -> Cells:
@@ -103,17 +105,17 @@ def numbers(field: int, values: Ints | Unsigned, where: Mask | None = None) -> C
     return beside([tag, _varints(values, where)])
 
 
-def doubles(field: int, values: npt.NDArray[np.float64], where: Mask | None = None) -> Cells:
+def doubles(field: int, values: npt.NDArray[np.float64]) -> Cells:
     """A double field."""
-    return fixed(field, values.astype("<f8").view(np.uint64), where)
+    return fixed(field, values.astype("<f8").view(np.uint64))
 
 
-def fixed(field: int, values: Unsigned, where: Mask | None = None) -> Cells:
+def fixed(field: int, values: Unsigned) -> Cells:
     """A fixed64 field."""
-    tag = constant(varint(field << 3 | _FIXED64), len(values), where)
-    cells = np.ascontiguousarray(values.astype("<u8")).view(np.uint8).reshape(len(values), 8)
-    chosen = np.ones(len(values), np.bool_) if where is None else where
-    return beside([tag, Cells(cells, np.broadcast_to(chosen[:, None], cells.shape))])
+    tag = np.frombuffer(varint(field << 3 | _FIXED64), np.uint8)
+    words = np.ascontiguousarray(values.astype("<u8")).view(np.uint8).reshape(len(values), 8)
+    cells = np.hstack([np.broadcast_to(tag, (len(values), len(tag))), words])
+    return _block(cells, np.ones(len(values), np.bool_))
 
 
 def message(field: int, parts: Sequence[Cells], where: Mask | None = None, more: Ints | None = None) -> Cells:
@@ -132,16 +134,20 @@ def message(field: int, parts: Sequence[Cells], where: Mask | None = None, more:
 
 
 def _varints(values: Ints | Unsigned, where: Mask | None) -> Cells:
-    unsigned = values.astype(np.int64).view(np.uint64) if values.dtype != np.uint64 else values
+    unsigned = values if values.dtype == np.uint64 else values.astype(np.int64).view(np.uint64)
     chosen = np.ones(len(values), np.bool_) if where is None else where
     width = max(1, -(-int(unsigned[chosen].max(initial=0)).bit_length() // 7))
-    shifted = unsigned[:, None] >> np.arange(0, 7 * width, 7, dtype=np.uint64)
-    more = np.zeros(shifted.shape, np.bool_)
-    more[:, :-1] = shifted[:, 1:] != 0
-    used = np.ones(shifted.shape, np.bool_)
-    used[:, 1:] = more[:, :-1]
-    cells = (shifted & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
-    return Cells(cells, used & chosen[:, None])
+    cells, used = np.empty((len(values), width), np.uint8), np.empty((len(values), width), np.bool_)
+    sizes = chosen.astype(np.int64)
+    left, has_byte = unsigned, chosen
+    for place in range(width):
+        rest = left >> np.uint64(7)
+        goes_on = has_byte & (rest != 0)
+        cells[:, place] = (left & np.uint64(0x7F)).astype(np.uint8) | (goes_on.view(np.uint8) << 7)
+        used[:, place] = has_byte
+        sizes += goes_on
+        left, has_byte = rest, goes_on
+    return Cells(((cells, used),), sizes)
 
 
 def texts(field: int, values: pl.Series) -> Ragged:

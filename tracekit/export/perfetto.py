@@ -183,12 +183,13 @@ class _Trace:
 
     def _placed(self, rows: pl.DataFrame, place: pl.DataFrame, moved: int) -> pl.DataFrame:
         """Rows with their track, in the order that ``Spans`` wants, moved to the trace's clock."""
-        return (
-            rows.join(place.select(*KEYS, "track"), on=KEYS, nulls_equal=True)
-            .drop(KEYS)
-            .with_columns(pl.col("start_ns", "end_ns") + moved)
-            .sort("track", "start_ns", "end_ns", "event_id", descending=[False, False, True, False])
-        )
+        # Few columns tell the tracks of a process apart: joining on those alone is several times quicker.
+        keys = ["group", *(key for key in KEYS[2:] if place[key].n_unique() > 1)]
+        known = place.filter(pl.col("group").is_in(rows["group"].unique().implode())).select(*keys, "track")
+        frame = rows.join(known, on=keys, nulls_equal=True).drop(KEYS)
+        columns = frame["event_id"], -frame["end_ns"], frame["start_ns"], frame["track"]
+        order = np.lexsort([column.to_numpy() for column in columns])
+        return frame[order].with_columns(pl.col("start_ns", "end_ns") + moved)
 
     def _spans(self, file: BinaryIO, spans: Spans, place: pl.DataFrame) -> None:
         """Write spans as begins and ends."""
@@ -220,15 +221,16 @@ class _Trace:
         """Describe the tracks that spans use, and give the number of each row's."""
         self._counts["sub"] += int((spans.lane > 0).sum())
         width = int(spans.lane.max()) + 1
-        pairs, row_pair = np.unique(spans.frame["track"].to_numpy() * width + spans.lane, return_inverse=True)
+        pair = spans.frame["track"].to_numpy() * width + spans.lane
+        pairs = np.flatnonzero(np.bincount(pair))
         known = {row["track"]: row for row in place.select("track", "label", "parent").to_dicts()}
-        uuids = []
-        for pair in pairs.tolist():
-            track = known[pair // width]
-            uuids.append(self._next_uuid())
-            file.write(packets.span_track(uuids[-1], track["parent"], track["label"], track["track"]))
+        uuid_of = np.zeros(int(pairs[-1]) + 1, np.int64)
+        for number in pairs.tolist():
+            track = known[number // width]
+            uuid_of[number] = self._next_uuid()
+            file.write(packets.span_track(int(uuid_of[number]), track["parent"], track["label"], track["track"]))
         self._counts["tracks"] += len(np.unique(pairs // width))
-        found: Ints = np.array(uuids, np.int64)[row_pair]
+        found: Ints = uuid_of[pair]
         return found
 
     def _samples(self, file: BinaryIO, session: str, place: pl.DataFrame) -> None:
