@@ -57,7 +57,7 @@ def test_one_profile_answers_as_the_archive_does() -> None:
 
 def test_tables_are_listed(archive: tracekit.Archive) -> None:
     names = archive.query("show tables;").collect()["name"].to_list()
-    assert names == ["runs", *TABLES, *METRICS]
+    assert names == ["runs", "durations", *TABLES, *METRICS]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_tables_are_listed(archive: tracekit.Archive) -> None:
         pytest.param("SELECT nmae FROM events", "no column 'nmae'", "did you mean name", id="column"),
         pytest.param("SELECT e.nmae FROM events e", "no column 'nmae'", "did you mean name", id="qualified-column"),
         pytest.param("SELECT * FROM event", "no table 'event'", "did you mean events?", id="table"),
-        pytest.param("SELECT * FROM zzz", "no table 'zzz'", "tables are runs, events", id="far-table"),
+        pytest.param("SELECT * FROM zzz", "no table 'zzz'", "tables are runs, durations, events", id="far-table"),
         pytest.param("SELECT nofun(name) FROM events", "unsupported function 'nofun'", "Polars SQL", id="function"),
         pytest.param("SELECT * FROM events; SELECT 1", "one (and only one)", "Polars SQL", id="two"),
         pytest.param("SELECT name FROM events WHERE", "not valid", "Polars SQL", id="syntax"),

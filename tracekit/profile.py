@@ -12,7 +12,7 @@ import platformdirs
 import polars as pl
 
 from tracekit import archive as store
-from tracekit import tables
+from tracekit import durations, tables
 from tracekit.comparison import Comparison, side
 from tracekit.comparison import diff as compare
 from tracekit.errors import ArchiveError, TracekitError
@@ -129,7 +129,11 @@ class Profile(_Tables):
 
     def sql_table(self, name: str) -> pl.LazyFrame:
         """See ``query.Queryable``."""
-        return self.runs if name == "runs" else self._named(self.metric(name) if name in METRICS else self.table(name))
+        if name == "runs":
+            return self.runs
+        if name == "durations":
+            return durations.durations(self._named(self.events))
+        return self._named(self.metric(name) if name in METRICS else self.table(name))
 
     def _named(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         return frame.select(pl.lit(self.id).alias("profile"), pl.all())
@@ -267,6 +271,11 @@ class Archive(_Tables, Mapping[str, Profile]):
         """One row per profile: capture facts, labels and versions as columns (``runs.RUNS``)."""
         return runs(self.sessions).lazy()
 
+    @property
+    def durations(self) -> pl.LazyFrame:
+        """How long every event took, by name: quick to filter by one name (``durations.DURATIONS``)."""
+        return durations.table(self.path, self.ids)
+
     def with_facts(self, frame: pl.LazyFrame, *columns: str) -> pl.LazyFrame:
         """``frame``, which has a ``profile`` column, with columns of ``runs`` joined (default: all of them)."""
         facts = self.runs
@@ -282,7 +291,11 @@ class Archive(_Tables, Mapping[str, Profile]):
 
     def sql_table(self, name: str) -> pl.LazyFrame:
         """See ``query.Queryable``."""
-        return self.runs if name == "runs" else self.metric(name) if name in METRICS else self.table(name)
+        if name == "runs":
+            return self.runs
+        if name == "durations":
+            return self.durations
+        return self.metric(name) if name in METRICS else self.table(name)
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
         """A metric of every profile, with ``profile`` first."""

@@ -19,12 +19,13 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from tracekit import tables
+from tracekit.durations import DURATIONS
 from tracekit.errors import QueryError
 from tracekit.metrics import METRICS
 from tracekit.runs import RUNS
 from tracekit.tables import Column, Table
 
-TABLE_NAMES = ("runs", *tables.TABLES, *METRICS)
+TABLE_NAMES = ("runs", "durations", *tables.TABLES, *METRICS)
 """Everything that can stand behind FROM."""
 
 _STATEMENTS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN")
@@ -124,7 +125,11 @@ def table_of(frame: pl.DataFrame) -> Table:
 
 def table_list() -> pl.DataFrame:
     """Name and meaning of every table."""
-    docs = {"runs": RUNS.doc} | {t.name: t.doc for t in tables.TABLES.values()} | {m: METRICS[m].doc for m in METRICS}
+    docs = (
+        {t.name: t.doc for t in (RUNS, DURATIONS)}
+        | {t.name: t.doc for t in tables.TABLES.values()}
+        | {m: METRICS[m].doc for m in METRICS}
+    )
     return pl.DataFrame({"name": list(docs), "doc": list(docs.values())})
 
 

@@ -22,7 +22,7 @@ import polars as pl
 
 from tracekit import archive as store
 from tracekit import captures as local
-from tracekit import tables
+from tracekit import durations, tables
 from tracekit.errors import ArchiveError, DiscoveryError
 from tracekit.profile import Archive, Profile
 from tracekit.recognise import DEEP_BYTES, HEAD_BYTES, printable, recognise
@@ -358,6 +358,11 @@ class RemoteArchive(Archive):
     def table(self, name: str) -> pl.LazyFrame:
         """See ``Archive.table``."""
         return _scan([f"{self.url}/{store.PROFILE_PREFIX}{i}" for i in self.ids], name)
+
+    @property
+    def durations(self) -> pl.LazyFrame:
+        """See ``Archive.durations``; without an index."""
+        return durations.durations(self.events)
 
     def only(self, ids: Sequence[str]) -> RemoteArchive:
         """See ``Archive.only``."""

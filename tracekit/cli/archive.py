@@ -158,6 +158,16 @@ def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
     console().print(f"{len(ids):,} profiles: {size(before)} → {size(after)}")
 
 
+@command.command("index")
+@_archive_argument
+def index(archive: str) -> None:
+    """Index durations by name, so that questions about one operator read little (batch does this, too)."""
+    from tracekit import durations
+
+    added = durations.build(_local(archive))
+    console().print(f"indexed {added:,} profiles")
+
+
 @command.command("migrate")
 @_archive_argument
 def migrate(archive: str) -> None:

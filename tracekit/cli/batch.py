@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,8 @@ def command(
             outcomes += _run(found, archive, executors, ledger, retry, fail_fast, limit_bytes)
     except KeyboardInterrupt:
         interrupted = True
+    if not interrupted and any(o.status == "stored" for o in outcomes):
+        _index(archive)
     frame = result_rows(outcomes)
     if results is not None and not interrupted:
         write_rows(frame, form, results)
@@ -130,6 +132,15 @@ def _prepared(archive: str, *, make: bool) -> Ledger:
                 raise TracekitError(f"{root}: cannot make an archive here: {error.strerror}") from error
             upkeep.clean(root)
     return open_ledger(archive)
+
+
+def _index(archive: str) -> None:
+    """Index what is new; a profile that is damaged or just being replaced must not fail the batch."""
+    from tracekit import durations, remote
+
+    if not remote.is_url(archive):
+        with suppress(TracekitError, OSError):
+            durations.build(Path(archive))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
--- Duration of one operator on the host: median, 95th percentile and count over all profiles.
+-- Duration of one name: count, median and 95th percentile over all profiles.
 -- :op = aten::mm
-SELECT COUNT(*) AS call_count, QUANTILE_CONT(end_ns - start_ns, 0.5) AS median_ns,
-       QUANTILE_CONT(end_ns - start_ns, 0.95) AS p95_ns
-FROM events WHERE name = :op AND lane = 'dispatch'
+-- :lane = dispatch
+SELECT COUNT(*) AS call_count, QUANTILE_CONT(duration_ns, 0.5) AS median_ns,
+       QUANTILE_CONT(duration_ns, 0.95) AS p95_ns
+FROM durations WHERE name = :op AND lane = :lane
