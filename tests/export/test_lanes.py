@@ -51,7 +51,9 @@ def test_no_two_spans_cross_even_where_rounds_do_not_settle(found: list[Span]) -
 
 @given(spans)
 def test_spans_that_nest_all_stay_on_the_first_sub_track(found: list[Span]) -> None:
-    tree = [span for n, span in enumerate(found) if not any(cross(span, other) for other in found if other[0] == span[0])]
+    tree = [
+        span for n, span in enumerate(found) if not any(cross(span, other) for other in found if other[0] == span[0])
+    ]
     assert all(lane == 0 for _, lane in laid(tree))
 
 

@@ -31,6 +31,7 @@ _INDEXES: Mapping[str, tuple[str, ...]] = {
     "links": ("from_id", "to_id"),
     "samples": ("counter, at_ns",),
 }
+_BATCH_ROWS = 8192
 
 
 def write(inputs: Inputs, path: Path, progress: Progress) -> list[str]:
@@ -44,6 +45,8 @@ def write(inputs: Inputs, path: Path, progress: Progress) -> list[str]:
             # The file has no name yet and is thrown away if anything fails: a journal would guard nothing.
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA cache_size = -65536")
             database.execute("BEGIN")
             for table in TABLES.values():
                 _create(database, table)
@@ -66,12 +69,31 @@ def _create(database: sqlite3.Connection, table: Table) -> None:
 
 
 def _fill(database: sqlite3.Connection, table: Table, frame: pl.LazyFrame, progress: Progress) -> None:
-    marks = ", ".join("?" for _ in table.columns)
     unsigned = [c.name for c in table.columns if c.dtype == pl.UInt64()]
-    for batch in batches(frame.select(table.names), table.name, progress):
+    for batch in batches(frame.select(table.names), table.name, progress, _BATCH_ROWS):
         rows = batch.select(flat(table)).with_columns(pl.col(unsigned).cast(pl.String))
-        columns = [rows[name].to_list() for name in table.names]
-        database.executemany(f"INSERT INTO {table.name} VALUES ({marks})", zip(*columns, strict=True))
+        # Handing values over is what costs: a column with one value in the whole batch is part of the statement.
+        literals = [_literal(column) for column in rows.get_columns()]
+        varying = [c.to_list() for c, literal in zip(rows.get_columns(), literals, strict=True) if literal is None]
+        values = ", ".join(literal or "?" for literal in literals)
+        if varying:
+            database.executemany(f"INSERT INTO {table.name} VALUES ({values})", zip(*varying, strict=True))
+        else:
+            database.executemany(f"INSERT INTO {table.name} SELECT {values} WHERE ?", ((1,) for _ in range(len(rows))))
+
+
+def _literal(column: pl.Series) -> str | None:
+    """The only value of a column as SQL; None if it has several, or one that is safer bound."""
+    if column.n_unique() > 1:
+        return None
+    value = column[0]
+    if value is None:
+        return "NULL"
+    if isinstance(value, (bool, int)):
+        return str(int(value))
+    if isinstance(value, str) and "\0" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    return None
 
 
 def _describe(database: sqlite3.Connection) -> None:
