@@ -20,7 +20,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 _EPILOG = """\b
 Examples:
   tracekit archive ls runs/ --where "label_commit = '4f2a'"
-  tracekit archive label runs/ nightly-0f3a build=1207 --where "device = 'neuron'"
+  tracekit archive label runs/ nightly-0f3a build=1207
   tracekit archive rm runs/ nightly-0f3a
   tracekit archive verify runs/
 """

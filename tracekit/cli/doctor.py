@@ -19,7 +19,7 @@ Examples:
   tracekit doctor capture/
   tracekit doctor capture.tar.zst --format json
 \b
-Exit codes: 0 fine, 1 usable with care (or the input cannot be read), 2 unusable.
+Exit codes: 0 fine, 1 usable with care (or not readable), 2 unusable.
 """
 _STYLES = {"unusable": "bold red", "care": "yellow", "info": "dim"}
 _ANSWERS = {0: "fine", 1: "usable with care", 2: "unusable"}
