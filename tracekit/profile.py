@@ -295,7 +295,16 @@ class Archive(_Tables, Mapping[str, Profile]):
             return self.runs
         if name == "durations":
             return self.durations
-        return self.metric(name) if name in METRICS else self.table(name)
+        return self._measured(name) if name in METRICS else self.table(name)
+
+    def _measured(self, name: str) -> pl.LazyFrame:
+        """A metric of every profile, computed one after another: the results are small, a plan for all is not."""
+        empty = metric(name).table.empty().select(pl.lit(None, pl.String).alias("profile"), pl.all())
+        frames = [
+            profile.metric(name).collect(engine="streaming").select(pl.lit(profile.id).alias("profile"), pl.all())
+            for profile in self.values()
+        ]
+        return pl.concat([empty, *frames], how="vertical_relaxed").lazy()
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
         """A metric of every profile, with ``profile`` first."""
@@ -394,10 +403,12 @@ def open_profile(
     """Open exactly one profile; of an archive the one named, or its only one.
 
     Raises:
-        ArchiveError: if an archive holds several and none was named, or not the named one.
+        ArchiveError: if an archive holds several and none was named, or the named one is not there.
     """
     found = open_any(path, cache=cache, neff_cache=neff_cache, progress=progress)
     if isinstance(found, Profile):
+        if profile_id not in (None, found.id):
+            raise ArchiveError(f"{path}: this is no archive, it holds one profile", hint="leave out --profile")
         return found
     ids = found.ids
     if profile_id is None and len(ids) == 1:
