@@ -51,3 +51,19 @@ def test_help_names_the_columns_and_parquet_needs_a_file(archive: Path) -> None:
     assert "busy_ns" in text and "--per" in text
     result = tracekit("show", "devices", archive, "--format", "parquet")
     assert_one_line(result)
+
+
+def test_gaps_on_screen_say_how_long_why_and_where(archive: Path) -> None:
+    """Times of a whole date are too wide for a terminal: cut in the middle they would say nothing."""
+    head = tracekit("show", "gaps", archive).stdout.splitlines()[0]
+    assert all(word in head for word in ("gap", "main cause", "after name"))
+    steps = tracekit("show", "steps", archive).stdout
+    assert "…" not in steps.replace("i-0", "").split("start", 1)[0]
+    assert "00:00:00." in steps
+
+
+def test_advice_shows_its_formula_and_what_to_do(archive: Path) -> None:
+    shown = " ".join(tracekit("show", "advice", archive).stdout.split())
+    for row in json.loads(tracekit("show", "advice", archive, "--format", "json").stdout):
+        assert row["formula"] in shown
+        assert row["next_step"][1:] in shown

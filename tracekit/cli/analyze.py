@@ -11,10 +11,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from tracekit import doctor
+from tracekit.cli.findings import print_findings
 from tracekit.cli.output import (
     chosen_scope,
     console,
-    duration,
     format_option,
     open_for_command,
     path_argument,
@@ -99,11 +99,14 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
     out.print(printable(told.headline), style="bold")
     for sentence in told.sentences:
         out.print(Padding(Text(printable(sentence)), (0, 0, 0, 2)))
-    _show_advice(out, _frame(results, "advice"))
+    advice = _frame(results, "advice")
+    if advice.height:
+        out.print()
+        out.print("What to try", style="bold")
+        print_findings(out, advice, limit=5, more="tracekit show advice PATH")
     for name, title, options, columns, limit in SECTIONS:
         found = results.get(name, **options) if name in METRICS else None
-        if found is not None and found.height:
-            out.print()
+        if found is not None:
             _show_section(out, name, title, found, columns, limit)
     for name, problem in results.failed.items():
         raise TracekitError(f"metric {name} failed: {problem}", hint="please report this with the capture")
@@ -120,29 +123,11 @@ def _show_section(
         found = found.filter(pl.col("gap_ns") > 0)
     if name == "ops":
         found = found.filter(pl.col("kind") == "op").sort("self_cpu_ns", descending=True)
-    chosen = [c for c in columns or metric.screen if c != "session" or found["session"].n_unique() > 1]
-    print_table(out, found, metric.table, title=title, columns=chosen, limit=limit)
-
-
-def _show_advice(out: Console, advice: pl.DataFrame) -> None:
-    """The findings with the most time at stake, each once however many sessions have it."""
-    merged = (
-        advice.group_by("finding", "subject", "next_step", maintain_order=True)
-        .agg(pl.col("message").first(), pl.col("at_stake_ns").sum(), sessions=pl.len())
-        .sort("at_stake_ns", descending=True)
-    )
-    if merged.is_empty():
+    if found.is_empty():
         return
     out.print()
-    out.print("What to try", style="bold")
-    for row in merged.head(5).iter_rows(named=True):
-        times = f" (and {row['sessions'] - 1} more sessions)" if row["sessions"] > 1 else ""
-        text = Text(f"{duration(row['at_stake_ns'])} at stake: ", style="yellow")
-        step = row["next_step"][0].upper() + row["next_step"][1:]
-        text += Text(printable(f"{row['message']}{times}. {step}."), style="default")
-        out.print(Padding(text, (0, 0, 0, 2)))
-    if merged.height > 5:
-        out.print(f"  … {merged.height - 5} more: tracekit show advice PATH", style="dim")
+    more = f"tracekit show {name} PATH"
+    print_table(out, found, metric.table, title=title, columns=columns or metric.screen, limit=limit, more=more)
 
 
 def _show_doctor(out: Console, profile: Profile) -> None:

@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from tracekit import baseline
-from tracekit.cli.output import chosen_scope, console, open_for_command, path_argument, printable, scope_options
+from tracekit.cli.output import (
+    OutputFile,
+    chosen_scope,
+    console,
+    open_for_command,
+    path_argument,
+    printable,
+    scope_options,
+)
 from tracekit.comparison import side
 
 _EPILOG = """\b
@@ -20,7 +28,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @path_argument
 @scope_options
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The JSON file.")
+@click.option("-o", "--output", required=True, type=OutputFile(), help="The JSON file.")
 def command(
     path: Path,
     profile_id: str | None,

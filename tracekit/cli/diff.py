@@ -9,6 +9,7 @@ import polars as pl
 from rich.console import Console
 
 from tracekit.cli.output import (
+    OutputFile,
     chosen_scope,
     console,
     emit,
@@ -48,7 +49,7 @@ Examples:
     default="table",
     help="Default: table.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@click.option("-o", "--output", type=OutputFile(), help="Write to a file.")
 def command(
     a: Path, b: Path, step: int | None, everything: bool, cache: Path | None, which: str, form: str, output: Path | None
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tracekit import gate
-from tracekit.cli.output import chosen_scope, console, scope_options
+from tracekit.cli.output import OutputFile, chosen_scope, console, scope_options
 from tracekit.cli.sides import open_side, replacements
 from tracekit.comparison import diff
 from tracekit.errors import QueryError
@@ -45,7 +45,7 @@ Exit codes: 0 every limit holds, 1 a limit is exceeded (or the input is at fault
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML file with a [gate] table."
 )
 @click.option("--github", is_flag=True, help="Print GitHub annotations too.")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write a JUnit XML file.")
+@click.option("--junit", type=OutputFile(), help="Write a JUnit XML file.")
 @scope_options
 @click.option("--cache", type=click.Path(path_type=Path), help="Archive for raw input (default: user's cache).")
 def command(

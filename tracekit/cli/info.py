@@ -7,18 +7,19 @@ from typing import cast
 
 import click
 import polars as pl
+from rich.console import Console
 
 from tracekit import tables
 from tracekit.cli.output import (
     console,
     duration,
-    emit,
     facts,
     format_option,
     moment,
     open_for_command,
     path_argument,
     print_notes,
+    print_table,
     size,
     write_rows,
 )
@@ -66,13 +67,23 @@ def command(
     """
     profile = open_for_command(path, profile_id, cache, neff_cache)
     lanes = lane_counts(profile)
+    if form is None and output and output.suffix in (".json", ".csv", ".parquet"):
+        form = output.suffix.removeprefix(".")
     if form in ("json", "csv", "parquet"):
         write_rows(lanes, form, output)
         return
-    out = console()
+    if output is None:
+        _show(console(), profile, lanes)
+        return
+    with output.open("w", encoding="utf-8") as file:
+        _show(Console(file=file, width=80, highlight=False, markup=False, emoji=False), profile, lanes)
+
+
+def _show(out: Console, profile: Profile, lanes: pl.DataFrame) -> None:
     facts(out, _summary(profile))
     out.print()
-    emit(
+    print_table(
+        out,
         lanes,
         LANES,
         title="Events by lane and kind",
@@ -80,12 +91,14 @@ def command(
     )
     out.print()
     artifacts = profile.artifacts.collect()
-    emit(
+    print_table(
+        out,
         artifacts,
         tables.ARTIFACTS,
         title="Files",
         columns=("path", "role", "format", "size_bytes", "problem"),
         limit=20,
+        more="tracekit artifacts PATH",
     )
     out.print()
     notes = profile.notes.collect()

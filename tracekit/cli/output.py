@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "parquet")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _WIDTH = 80
+_EPOCH_NS = 10**17
+"""Above this a number of nanoseconds is a point in time (1973 and later), below it a duration."""
+_HEADINGS = {"bound_ratio": "by", "bytes_per_second": "bandwidth"}
+_UNCOUNTED = ("early", "last", "matched", "never ran", "small", "unfinished")
+"""Headings of counts that are no nouns: they have no plural."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -45,10 +51,9 @@ def duration(ns: int | float | None) -> str:
     """Nanoseconds for people: ``403.3 µs``; empty for null."""
     if ns is None:
         return ""
-    size = abs(ns)
-    for limit, unit, name in ((1_000, 1, "ns"), (1_000_000, 1_000, "µs"), (1_000_000_000, 1_000_000, "ms")):
-        if size < limit:
-            return f"{ns:.0f} ns" if unit == 1 else f"{ns / unit:,.1f} {name}"
+    for unit, digits, name in ((1, 0, "ns"), (1_000, 1, "µs"), (1_000_000, 1, "ms")):
+        if round(abs(ns) / unit, digits) < 1_000:
+            return f"{ns / unit:.{digits}f} {name}"
     return f"{ns / 1e9:,.2f} s"
 
 
@@ -67,11 +72,16 @@ def size(value: int | float | None) -> str:
     if value is None:
         return ""
     amount = float(value)
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(amount) < 1_000:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+    for unit, digits in (("B", 0), ("kB", 1), ("MB", 1), ("GB", 1)):
+        if round(abs(amount), digits) < 1_000:
+            return f"{amount:.{digits}f} {unit}"
         amount /= 1_000
     return f"{amount:.1f} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: ``1 file``, ``2,358 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def ratio(value: float | None) -> str:
@@ -89,11 +99,27 @@ def moment(ns: int | None) -> str:
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}.{rest:09d}"
 
 
+class OutputFile(click.Path):
+    """A file to write, in a directory that is there: told before any work is done."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path.
+
+        Raises:
+            TracekitError: if its directory is not there.
+        """
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            raise TracekitError(f"{path}: there is no directory {path.parent}", hint="make it, or name another file")
+        return path
+
+
 def format_option(command: _Command) -> _Command:
     """Add ``--format`` and ``-o``."""
-    command = click.option(
-        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file instead of the screen."
-    )(command)
+    command = click.option("-o", "--output", type=OutputFile(), help="Write to a file instead of the screen.")(command)
     return click.option(
         "--format", "form", type=click.Choice(FORMATS), help="table (default on screen), json, csv or parquet."
     )(command)
@@ -184,7 +210,7 @@ def emit(
         form: one of ``FORMATS``; None takes the ending of ``output``, else a table.
         output: file to write; None prints.
         title: line above the table on screen.
-        columns: columns to show on screen, in order; empty shows all that are not null everywhere.
+        columns: columns to show on screen, in order; empty means all. What is null everywhere is left out.
         limit: rows to show on screen; the rest is counted in a last line.
 
     Raises:
@@ -238,19 +264,21 @@ def print_table(
     title: str = "",
     columns: Sequence[str] = (),
     limit: int | None = None,
+    more: str = "",
 ) -> None:
     """Print rows with human units in at most the console's width.
 
-    Long text is cut in the middle; columns that do not fit are named below the table.
+    Long text is cut in the middle; columns that do not fit are named below the table. ``more`` says what to
+    type to see the rows beyond ``limit``.
     """
-    names = [n for n in columns or _telling(frame, table) if n in frame.columns]
+    names = _telling(frame, columns or table.names)
     if title:
         out.print(title, style="bold")
     if frame.is_empty():
         out.print("  (none)", style="dim")
         return
     shown = frame.head(limit) if limit else frame
-    cells = {name: [cell(_column(table, name), v) for v in shown[name].to_list()] for name in names}
+    cells = {name: _cells(_column(table, name), shown[name].to_list()) for name in names}
     names, left_out = _fitting(names, cells, out.width)
     widths = _widths(names, cells, out.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -261,7 +289,7 @@ def print_table(
         grid.add_row(*(Text(_fit(cells[n][row], widths[n])) for n in names))
     out.print(grid)
     if limit and frame.height > limit:
-        out.print(f"  … {frame.height - limit:,} more rows", style="dim")
+        out.print(f"  … {plural(frame.height - limit, 'more row')}{f': {more}' if more else ''}", style="dim")
     if left_out:
         out.print(f"  … and {', '.join(map(_heading, left_out))} (--format json or csv)", style="dim")
 
@@ -272,7 +300,7 @@ def _fitting(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: in
     used = 0
     for name in names:
         widest = max(len(c) for c in cells[name])
-        used += max(len(_heading(name)), min(16, widest)) + (2 if kept else 0)
+        used += max(len(_heading(name)), widest if _is_whole(name) else min(16, widest)) + (2 if kept else 0)
         if used > total and kept:
             break
         kept.append(name)
@@ -282,7 +310,7 @@ def _fitting(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: in
 def _widths(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> dict[str, int]:
     """Width of each column so that all fit: the widest give way, never below a heading or 16 characters."""
     widths = {n: max(len(_heading(n)), *(len(c) for c in cells[n])) for n in names}
-    floor = {n: max(len(_heading(n)), min(16, widths[n])) for n in names}
+    floor = {n: widths[n] if _is_whole(n) else max(len(_heading(n)), min(16, widths[n])) for n in names}
     while sum(widths.values()) + 2 * (len(names) - 1) > total:
         widest = max(names, key=lambda n: (widths[n] > floor[n], widths[n]))
         if widths[widest] <= floor[widest]:
@@ -291,15 +319,31 @@ def _widths(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int
     return widths
 
 
+def _is_whole(name: str) -> bool:
+    """Numbers with a unit and times are never cut: what is left of them would be wrong."""
+    return name.endswith(("_ns", "_bytes", "_per_second"))
+
+
+def _cells(column: Column | None, values: Sequence[object]) -> list[str]:
+    """A column's values as text; times of one day without the day."""
+    cells = [cell(column, v) for v in values]
+    if column is None or column.unit != "ns" or not any(isinstance(v, int) and v > _EPOCH_NS for v in values):
+        return cells
+    days = {text[:10] for text in cells if text}
+    return [text[11:] for text in cells] if len(days) == 1 else cells
+
+
 def cell(column: Column | None, value: object) -> str:
     """One value as text, in the unit of its column."""
     if value is None:
         return ""
     unit = column.unit if column else None
     if unit == "ns" and isinstance(value, (int, float)):
-        return moment(int(value)) if value > 10**17 else duration(value)
+        return moment(int(value)) if value > _EPOCH_NS else duration(value)
     if unit == "B" and isinstance(value, (int, float)):
         return size(value)
+    if unit == "B/s" and isinstance(value, (int, float)):
+        return f"{size(value)}/s"
     if unit == "ratio" and isinstance(value, (int, float)):
         return ratio(value)
     if isinstance(value, bool):
@@ -315,10 +359,10 @@ def cell(column: Column | None, value: object) -> str:
     return printable(str(value))
 
 
-def _telling(frame: pl.DataFrame, table: Table) -> list[str]:
-    """Columns that say something: of the table, with any value, and not the same session in each row."""
-    names = [n for n in table.names if n in frame.columns and frame[n].null_count() < frame.height]
-    return [n for n in names if n != "session" or frame[n].n_unique() > 1]
+def _telling(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
+    """Columns that say something: with any value, and not the same session in each row."""
+    known = [n for n in names if n in frame.columns and frame[n].null_count() < frame.height]
+    return [n for n in known if n != "session" or frame[n].n_unique() > 1]
 
 
 def _column(table: Table, name: str) -> Column | None:
@@ -326,12 +370,18 @@ def _column(table: Table, name: str) -> Column | None:
 
 
 def _heading(name: str) -> str:
+    if name in _HEADINGS:
+        return _HEADINGS[name]
     for ending in ("_ns", "_bytes", "_ratio"):
         name = name.removesuffix(ending)
-    if name.endswith("_count"):
-        name = name.removesuffix("_count") + "s"
-        name = name.removesuffix("ys") + "ies" if name.endswith("ys") else name
-    return name.replace("_", " ")
+    if not name.endswith("_count"):
+        return name.replace("_", " ")
+    noun = name.removesuffix("_count").replace("_", " ")
+    if noun in _UNCOUNTED:
+        return noun
+    if noun.endswith("y"):
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("ch", "sh", "s", "x")) else "s")
 
 
 def _is_text(frame: pl.DataFrame, name: str) -> bool:
@@ -364,7 +414,7 @@ def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
     out.print("Notes", style="bold")
     styles = {"error": "red", "warning": "yellow", "info": "dim"}
     for row in merged.head(limit).iter_rows(named=True):
-        where = f"{row['path']}: " if row["path"] else ""
+        where = f"{row['path']}: " if row["path"] not in (None, ".") else ""
         times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
         head = Text(f"{row['severity']} ", style=styles[row["severity"]])
         body = Text(printable(f"{where}{row['message']}{times}"))

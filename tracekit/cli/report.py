@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tracekit.cli.output import (
+    OutputFile,
     chosen_scope,
     open_for_command,
     path_argument,
@@ -34,7 +35,7 @@ Examples:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     default=Path("report.html"),
     show_default=True,
     help="File to write.",

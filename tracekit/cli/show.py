@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from tracekit.cli.output import chosen_scope, emit, format_option, open_for_command, path_argument, scope_options
+from tracekit.cli.findings import print_findings
+from tracekit.cli.output import (
+    chosen_scope,
+    console,
+    emit,
+    format_option,
+    open_for_command,
+    path_argument,
+    scope_options,
+)
 from tracekit.metrics import METRICS
 from tracekit.metrics.base import Metric, Option, OptionValue
 
@@ -65,6 +74,9 @@ def metric_command(metric: Metric) -> click.Command:
         frame = profile.metric(metric.name, scope=chosen_scope(step, everything), **options).collect(engine="streaming")
         if metric.sort_by:
             frame = frame.sort(metric.sort_by, descending=True, maintain_order=True)
+        if metric.name == "advice" and form in (None, "table") and output is None:
+            print_findings(console(), frame, limit=limit or None, evidence=True)
+            return
         emit(frame, metric.table, form, output, columns=metric.screen, limit=limit or None)
 
     decorated: Callable[..., None] = run

@@ -272,4 +272,17 @@ METRIC = Metric(
         Option("per", "Add up over all, or per step.", "overall", ("overall", "step")),
     ),
     sort_by=("gap_ns",),
+    screen=(
+        "session",
+        "step",
+        "core_index",
+        "group",
+        "gap_ns",
+        "main_cause",
+        "after_name",
+        "before_name",
+        "start_ns",
+        "gap_count",
+        "longest_ns",
+    ),
 )

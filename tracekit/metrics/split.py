@@ -54,7 +54,8 @@ SPLIT = Table(
         Column(
             "bound_ratio",
             pl.Float64(),
-            "By how much: |device idle - device alone| as a share of the measured time, 0..1.",
+            "By how much: |device idle - device alone| as a share of the measured time.",
+            unit="ratio",
             nullable=True,
         ),
     ),
@@ -161,5 +162,23 @@ METRIC = Metric(
     options=(
         Option("by", "Take a session's cores together, or apart.", "session", ("session", "core")),
         Option("per", "Add up over all, or per step.", "overall", ("overall", "step")),
+    ),
+    screen=(
+        "session",
+        "step",
+        "core_index",
+        "bound",
+        "bound_ratio",
+        "window_ns",
+        "device_only_ns",
+        "host_only_ns",
+        "both_ns",
+        "neither_ns",
+        "compute_ns",
+        "collective_ns",
+        "copy_ns",
+        "exposed_collective_ns",
+        "exposed_copy_ns",
+        "rank",
     ),
 )

@@ -155,4 +155,10 @@ def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame
     return steps(inputs.events)
 
 
-METRIC = Metric("steps", "Steps, their length, and which are warm-up.", STEPS, _compute)
+METRIC = Metric(
+    "steps",
+    "Steps, their length, and which are warm-up.",
+    STEPS,
+    _compute,
+    screen=("session", "step", "start_ns", "duration_ns", "is_warmup", "warmup_reason"),
+)
