@@ -22,7 +22,7 @@ SAMPLE_NAMES = ("rms_naive", "rms_fused", "rms_compiled", "train_small")
 CAPTURES = [
     *(pytest.param(SAMPLES / "neuron" / name, id=f"sample-{name}") for name in SAMPLE_NAMES),
     pytest.param(SAMPLES / "cpu" / "rms_fused", id="cpu"),
-    *(pytest.param(NEURON / name, id=name, marks=needs_shared) for name in ("rms_naive", "rms_fused", "train_2proc")),
+    *(pytest.param(NEURON / name, id=name, marks=needs_shared) for name in ("rms_naive", "train_2proc")),
     *(
         pytest.param(CORPUS / name, id=Path(name).stem, marks=needs_shared)
         for name in ("hta/two_ranks", "tracelens/h100_bert_small.json.gz", "viztracer/multithread.json")

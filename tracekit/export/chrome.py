@@ -6,9 +6,9 @@ again. Reading an export back gives the same rows as the profile's ``traces`` ha
 * ``threads``, ``flows``, ``samples``: every row and column. Of samples that no Chrome trace gave, ``unit`` and
   ``core_index`` are lost, and a counter without ``/`` in its name gets ``/value`` behind it.
 * ``events`` from a Chrome trace: every column but ``event_id`` (the order is kept).
-* primary ``events`` from other sources: the same but ``source``, ``phase``, ``category`` (``<lane>:<kind>``) and
-  ``attrs_json`` (which also holds what has a column). ``physical_core`` stays in ``args`` alone, and so do
-  ``core_index``, ``stream_id`` and ``moved_bytes`` off the device.
+* primary ``events`` from other sources: the same but ``source``, ``phase``, ``category`` (``<lane>:<kind>``),
+  ``stream_id`` (on the device the thread, where it was null) and ``attrs_json`` (which also holds what has a column).
+  ``physical_core`` stays in ``args`` alone, and so do ``core_index`` and ``moved_bytes`` off the device.
 * events that are not primary, because a better source describes them too, are left out.
 
 Times are exact: microseconds with three decimals from ``baseTimeNanoseconds`` on.
@@ -45,7 +45,10 @@ def write(inputs: Inputs, path: Path, progress: Progress) -> list[str]:
         What was left out.
     """
     several = is_directory(inputs)
-    for session in inputs.sessions.sort("session").collect().to_dicts():
+    sessions = inputs.sessions.sort("session").collect().to_dicts()
+    if not sessions:
+        path.write_bytes(b'{"traceEvents":[\n]}\n')
+    for session in sessions:
         file = path / file_name(session["session"]) if several else path
         file.parent.mkdir(parents=True, exist_ok=True)
         _write_session(inputs, session, file, progress)

@@ -1,0 +1,210 @@
+"""Reading a Chrome export gives the profile back: every row, to the nanosecond."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tracekit
+from tests.shared_data import CORPUS, NEURON, SAMPLES, needs_shared
+from tracekit.export import chrome, export
+
+RENUMBERED = ("event_id",)
+"""Columns of events that a trace does not hold; the order of the rows is kept."""
+NOT_FROM_SYSTEM = ("source", "phase", "category", "attrs_json", "physical_core", "stream_id")
+OFF_DEVICE = ("core_index", "moved_bytes")
+
+TRACES = [
+    *(pytest.param(SAMPLES / "cpu" / name, id=f"cpu-{name}") for name in ("rms_naive", "rms_compiled")),
+    *(
+        pytest.param(CORPUS / name, id=Path(name).name.split(".")[0], marks=needs_shared)
+        for name in (
+            "hta/backward_thread.json",
+            "hta/cupti_range.json.gz",
+            "hta/mi250_minitoy.json.gz",
+            "hta/old_categories.json.gz",
+            "hta/two_ranks",
+            "tracelens/h100_bert_small.json.gz",
+            "tracelens/vllm_decode_graph.json.gz",
+            "viztracer/multithread.json",
+        )
+    ),
+]
+CAPTURES = [
+    *(pytest.param(SAMPLES / "neuron" / name, id=f"sample-{name}") for name in ("train_small",)),
+    *(pytest.param(NEURON / name, id=name, marks=needs_shared) for name in ("rms_fused",)),
+]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def opened(path: Path, cache: Path) -> tracekit.Profile:
+    profile = tracekit.open(path, cache=cache)
+    assert isinstance(profile, tracekit.Profile)
+    return profile
+
+
+def round_trip(path: Path, cache: Path, tmp_path: Path) -> tuple[tracekit.Profile, tracekit.Profile]:
+    first = opened(path, cache)
+    sessions = first.sessions.collect()["session"].to_list()
+    target = tmp_path / ("out" if len(sessions) > 1 else f"{sessions[0]}.json")
+    export(first.inputs("all"), "chrome", target)
+    return first, opened(target, tmp_path / "again")
+
+
+def ordered(frame: pl.LazyFrame, *drop: str) -> pl.DataFrame:
+    rows = frame.drop(drop).collect()
+    return rows.sort(rows.columns, nulls_last=True)
+
+
+def assert_same_sides(first: tracekit.Profile, second: tracekit.Profile) -> None:
+    for table in ("threads", "flows", "samples"):
+        assert ordered(first.table(table)).equals(ordered(second.table(table)), null_equal=True), table
+
+
+def assert_same(first: tracekit.Profile, second: tracekit.Profile) -> None:
+    mine, theirs = (p.events.sort("event_id").drop(RENUMBERED).collect() for p in (first, second))
+    by_session = ["session"]
+    mine, theirs = (frame.sort(by_session, maintain_order=True) for frame in (mine, theirs))
+    assert mine.height == theirs.height
+    assert [n for n in mine.columns if not mine[n].equals(theirs[n], null_equal=True)] == []
+    assert_same_sides(first, second)
+
+
+@pytest.mark.parametrize("path", TRACES)
+def test_a_trace_comes_back_equal(path: Path, cache: Path, tmp_path: Path) -> None:
+    assert_same(*round_trip(path, cache, tmp_path))
+
+
+@pytest.mark.parametrize("path", CAPTURES)
+def test_a_capture_of_several_sources_comes_back_with_its_lanes(path: Path, cache: Path, tmp_path: Path) -> None:
+    first, second = round_trip(path, cache, tmp_path)
+    mine, theirs = (
+        p.events.filter("is_primary").sort("session", "event_id").drop(RENUMBERED).collect() for p in (first, second)
+    )
+    assert mine["lane"].unique().len() == 4
+    framework = pl.col("source") == "kineto"
+    for rows, lost in (
+        (framework, ()),
+        (~framework & (pl.col("lane") == "hardware"), NOT_FROM_SYSTEM),
+        (~framework & (pl.col("lane") != "hardware"), (*NOT_FROM_SYSTEM, *OFF_DEVICE)),
+    ):
+        chosen = mine.select(rows).to_series()
+        left, right = mine.filter(chosen).drop(lost), theirs.filter(chosen).drop(lost)
+        assert left.height
+        assert [n for n in left.columns if not left[n].equals(right[n], null_equal=True)] == []
+    assert_same_sides(first, second)
+
+
+def test_a_capture_keeps_its_attributes_in_args(cache: Path, tmp_path: Path) -> None:
+    first = opened(SAMPLES / "neuron" / "rms_naive", cache)
+    export(first.inputs("all"), "chrome", tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    written = [e for e in events if e.get("cat") == "hardware:execution"]
+    rows = first.events.filter("is_primary", lane="hardware", kind="execution").sort("event_id").collect()
+    assert [e["args"]["physical_core"] for e in written] == rows["physical_core"].to_list()
+    assert [e["args"]["exec_id"] for e in written] == rows["execution_id"].to_list()
+    assert [e["args"]["model_id"] for e in written] == rows["model_id"].to_list()
+
+
+numbers = st.one_of(st.integers(-(2**62), 2**62), st.text(max_size=4))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+microseconds = st.integers(0, 10**15).map(lambda ns: Decimal(ns).scaleb(-3))
+args = st.dictionaries(
+    st.one_of(st.sampled_from(["External id", "correlation", "stream", "device", "bytes", "nrt_sequence_id"]), texts),
+    st.one_of(st.integers(0, 2**31 - 1), texts, st.none(), st.lists(st.integers(), max_size=2)),
+    max_size=3,
+)
+spans = st.fixed_dictionaries(
+    {"ph": st.just("X"), "name": texts, "ts": microseconds, "dur": microseconds, "pid": numbers, "tid": numbers},
+    optional={
+        "cat": st.sampled_from(["cpu_op", "kernel", "gpu_memcpy", "privateuse1_driver", "odd,\\n"]),
+        "args": args,
+    },
+)
+instants = st.fixed_dictionaries(
+    {"ph": st.just("i"), "name": texts, "ts": microseconds, "pid": numbers}, optional={"args": args}
+)
+arrows = st.fixed_dictionaries(
+    {"ph": st.sampled_from("stf"), "name": texts, "ts": microseconds, "pid": numbers, "tid": numbers, "id": numbers},
+    optional={"bp": st.sampled_from(["e", "x"]), "cat": texts},
+)
+counters = st.fixed_dictionaries(
+    {
+        "ph": st.just("C"),
+        "name": texts.filter(lambda t: "/" not in t),
+        "ts": microseconds,
+        "pid": numbers,
+        "args": st.dictionaries(
+            texts.filter(lambda t: "/" not in t), st.floats(allow_nan=False) | st.integers(0, 9), min_size=1, max_size=2
+        ),
+    }
+)
+pairs = st.builds(
+    lambda first, begin, end, length: [
+        {**first, "ph": begin},
+        {**{k: v for k, v in first.items() if k != "args"}, "ph": end, "ts": first["ts"] + length},
+    ],
+    st.fixed_dictionaries(
+        {"name": texts, "ts": microseconds, "pid": numbers, "tid": numbers, "cat": texts, "id": st.just("7")},
+        optional={"args": args},
+    ),
+    st.sampled_from("B"),
+    st.sampled_from("E"),
+    microseconds,
+)
+traces = st.lists(st.one_of(spans, instants, arrows, counters).map(lambda e: [e]) | pairs, min_size=10, max_size=60)
+
+
+class _Exact(json.JSONEncoder):
+    """Decimals as numbers with all their digits."""
+
+    def default(self, o: object) -> object:
+        return float(o) if isinstance(o, Decimal) else super().default(o)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(traces)
+def test_any_trace_comes_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[list[dict[str, object]]]
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("any")
+    events = [{"ph": "X", "name": "one", "ts": 1, "dur": 1, "pid": 1, "tid": 1}, *(e for part in parts for e in part)]
+    source = tmp_path / "in" / "trace.json"
+    source.parent.mkdir()
+    source.write_text(json.dumps({"baseTimeNanoseconds": 10**18, "traceEvents": events}, cls=_Exact))
+    assert_same(*round_trip(source, tmp_path / "cache", tmp_path))
+
+
+def test_times_are_exact_text(tmp_path: Path, cache: Path) -> None:
+    source = tmp_path / "t.json"
+    event = '{"ph":"X","name":"a","pid":1,"tid":1,"ts":5195674157883.833,"dur":0.007}'
+    source.write_text(f'{{"baseTimeNanoseconds":1700000000000000000,"traceEvents":[{event}]}}')
+    export(opened(source, cache).inputs("all"), "chrome", tmp_path / "out.json")
+    text = (tmp_path / "out.json").read_text()
+    assert '"ts":5195674157883.833' in text
+    assert '"dur":0.007' in text
+    assert '"baseTimeNanoseconds":1700000000000000000' in text
+
+
+@pytest.mark.parametrize(
+    ("session", "expected"),
+    [
+        ("run", "run.json"),
+        ("i-0a_pid_7", "i-0a_pid_7/trace.json"),
+        ("i-0a_pid_7/2026-01-01", "i-0a_pid_7/2026-01-01/trace.json"),
+        ("../../etc", "profile/profile/etc.json"),
+        ("a b.c", "a-b.c.json"),
+    ],
+)
+def test_file_names_give_sessions_their_names_and_stay_inside(session: str, expected: str) -> None:
+    assert chrome.file_name(session) == Path(expected)
