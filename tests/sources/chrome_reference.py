@@ -64,6 +64,7 @@ def _row(event: dict[str, Any], base: int) -> Row:
     pid, tid = _number(event.get("pid")), _number(event.get("tid"))
     device, stream = _integer(args.get("device")), _integer(args.get("stream"))
     on_device = lane == "hardware"
+    core = device if device is not None and lane in ("hardware", "stream") else pid if on_device else None
     moved = _integer(args["bytes"] if "bytes" in args else args.get("size"))
     return {
         "lane": lane,
@@ -74,7 +75,7 @@ def _row(event: dict[str, Any], base: int) -> Row:
         "process_id": pid,
         "thread_id": tid,
         "stream_id": (tid if stream is None else stream) if on_device else tid if lane == "stream" else None,
-        "core_index": device if device is not None and lane in ("hardware", "stream") else pid if on_device else None,
+        "core_index": core if core is not None and -(2**31) <= core < 2**31 else None,
         "start_ns": start,
         "end_ns": start + span,
         "external_id": _integer(args.get("External id", args.get("external id"))),

@@ -88,28 +88,28 @@ def _ends_early(error: Exception, text: str) -> bool:
 def _past_damage(text: str, position: int, offset: int, error: Exception, found: Walk, report: Report) -> int:
     """Keep the damaged element at ``position`` if it can be mended, and find where the next one starts."""
     end = _balanced_end(text, position)
-    if end is not None and text[skip_space(text, end) : skip_space(text, end) + 1] in (",", "]", ""):
-        if _mendable(text[position:end]):
-            found.events.append((position, end))
-            return end
-        if text.count(_EVENT_MARK, position, end) > 1:
-            end = None
-    if end is None:
-        end = _next_event(text, position + 1)
+    if end is not None and _mendable(text[position:end]):
+        found.events.append((position, end))
+        return end
+    following = next_event(text, position + 1)
+    end = following if end is None else min(end, following)
     report.add("damaged_event", offset + position, _reason(error), max(1, text.count(_EVENT_MARK, position, end)))
     return end
 
 
-def _next_event(text: str, position: int) -> int:
-    """Start of the next object that has a phase; the end of the text if there is none."""
+def next_event(text: str, position: int, *, whole: bool = False) -> int:
+    """Start of the next object with phase and time, else (unless ``whole``) of one cut by the end, else the end."""
+    unfinished = len(text)
     for candidate in _CANDIDATE.finditer(text, position):
         try:
             value, _ = _scan.raw_decode(text, candidate.start())
-        except _SYNTAX:
+        except _SYNTAX as error:
+            if not whole and _ends_early(error, text):
+                unfinished = min(unfinished, candidate.start())
             continue
-        if isinstance(value, dict) and "ph" in value:
+        if isinstance(value, dict) and "ph" in value and ("ts" in value or value["ph"] == "M"):
             return candidate.start()
-    return len(text)
+    return unfinished
 
 
 def _balanced_end(text: str, position: int) -> int | None:

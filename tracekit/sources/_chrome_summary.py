@@ -42,6 +42,7 @@ NOTES: Mapping[str, _Wording] = {
     "id_overflow": _Wording("warning", "id(s) left out: they do not fit 64 bits"),
     "args_not_object": _Wording("info", "event(s) whose `args` is not an object"),
     "metadata_ignored": _Wording("info", "metadata event(s) that the tables do not hold"),
+    "stray_bracket": _Wording("warning", "a closing bracket between two events was ignored", _AGAIN),
     "open_array": _Wording("info", "the event array has no closing bracket"),
     "damaged_header": _Wording("warning", "the header is damaged"),
     "base_ignored": _Wording("warning", "`baseTimeNanoseconds` was not added: the times are absolute without it"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 from collections import deque
 from contextlib import ExitStack
 
@@ -22,7 +23,7 @@ from tracekit.sources._chrome_pairs import Pairs, merged
 from tracekit.sources._chrome_phases import Result
 from tracekit.sources._chrome_piece import Piece
 from tracekit.sources._chrome_plan import LONGEST, PIECE, Plan
-from tracekit.sources._chrome_split import Head
+from tracekit.sources._chrome_split import Head, next_event
 from tracekit.sources._chrome_summary import Summary
 from tracekit.sources._chrome_worker import Inline, Pending, Pool, Workers
 from tracekit.sources.base import Artifact, Sink, Source
@@ -31,6 +32,9 @@ _SMALL = 6 * PIECE
 """Traces below this size are read in this process: two workers take longer to start than to read them."""
 _MOST_WORKERS = 4
 _ID_LIMIT = 2**40
+_LOOK = 256
+_STRAY = re.compile(rb"\][ \t\r\n,}\]]*\{")
+"""A closing bracket that does not close the event array: what follows is neither a member nor the end."""
 
 
 def read(artifact: Artifact, sink: Sink) -> None:
@@ -90,18 +94,33 @@ class _Reading:
         members = list(head.members)
         while head.array_start is not None:
             if not head.complete:
-                self._report.add("damaged_header", head.stop, "not JSON")
+                self._report.add("damaged_header", head.stop, "not JSON", 0)
             end = self._read_array(head, head.array_start)
             if end is None:
                 break
             head = find_head(self._data, end, inside=True)
             members += head.members
             if head.array_start is None and not head.complete:
-                self._report.add("damaged_header", head.stop, "the file ends inside it, or it is not JSON")
+                self._report.add("damaged_header", head.stop, "the file ends inside it, or it is not JSON", 0)
+                head.array_start, head.complete = self._event_behind(head.stop), True
         self._finish(members)
+
+    def _event_behind(self, position: int) -> int | None:
+        """Start of an event that stands behind a damaged header, as after a bracket that damage put in."""
+        text = self._data.read(position, position + PIECE).decode("latin-1")
+        start = next_event(text, 0, whole=True)
+        return position + start if start < len(text) else None
 
     def _read_array(self, head: Head, start: int) -> int | None:
         """Read one event array; gives the position after its bracket, or None if the file ends before."""
+        end = self._read_part(head, start)
+        while end is not None and _STRAY.match(self._data.read(end - 1, end + _LOOK)):
+            self._report.add("stray_bracket", end - 1, "another event follows it", 0)
+            end = self._read_part(head, end)
+        return end
+
+    def _read_part(self, head: Head, start: int) -> int | None:
+        """Read an event array up to its next closing bracket."""
         if self._base_ns is None:
             self._base_ns = base_time(self._data, head, start)
         self._data.forget(start)
