@@ -59,6 +59,8 @@ def test_unknown_names_are_explained(archive: tracekit.Archive) -> None:
         profile.metric("nonsense")
     with pytest.raises(tracekit.TracekitError, match="no option colour"):
         profile.metric("devices", colour="red")
+    with pytest.raises(tracekit.TracekitError, match=r"by is never 'nope'.*cause, op, host, size"):
+        profile.metric("gaps", by="nope")
     with pytest.raises(tracekit.ArchiveError, match="no table 'nonsense'"):
         profile.table("nonsense")
     with pytest.raises(tracekit.TracekitError, match="no step 99"):
@@ -68,7 +70,8 @@ def test_unknown_names_are_explained(archive: tracekit.Archive) -> None:
 def test_reprs_say_what_is_inside_and_escape_it(archive: tracekit.Archive) -> None:
     assert "2 profiles" in repr(archive)
     profile = archive["rms_naive"]
-    assert "rms_naive" in repr(profile) and "6 chains" in repr(profile)
+    assert "rms_naive" in repr(profile) and "6 chains" in repr(profile) and "1 session," in repr(profile)
+    assert "rms_naive" in archive._repr_html_()
     profile.path = Path("<script>")
     assert "<script>" not in profile._repr_html_()
 

@@ -179,7 +179,7 @@ class Profile(_Tables):
         """Compute a metric by name.
 
         Raises:
-            TracekitError: if there is no such metric or option.
+            TracekitError: if there is no such metric or option, or the option has no such value.
         """
         chosen = metric(name)
         known = {option.name: option.default for option in chosen.options}
@@ -188,6 +188,12 @@ class Profile(_Tables):
             raise TracekitError(
                 f"metric {name} has no option {', '.join(unknown)}", hint=f"it has {', '.join(known) or 'none'}"
             )
+        for option in chosen.options:
+            value = options.get(option.name)
+            if option.choices and value is not None and value not in option.choices:
+                raise TracekitError(
+                    f"metric {name}: {option.name} is never {value!r}", hint=f"it is one of {', '.join(option.choices)}"
+                )
         return chosen.compute(self.inputs(scope), {**known, **options})
 
     def __getattr__(self, name: str) -> Callable[..., pl.LazyFrame]:
@@ -234,7 +240,8 @@ class Profile(_Tables):
     def __repr__(self) -> str:
         facts = self._summary()
         path = facts.pop("path")
-        return f"<Profile {self.id}: " + ", ".join(f"{v} {k}" for k, v in facts.items()) + f", at {path}>"
+        counts = ", ".join(f"{v} {k.removesuffix('s') if v == '1' else k}" for k, v in facts.items())
+        return f"<Profile {self.id}: {counts}, at {path}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in self._summary().items())
@@ -329,7 +336,15 @@ class Archive(_Tables, Mapping[str, Profile]):
         return len(self.ids)
 
     def __repr__(self) -> str:
-        return f"<Archive {self.path}: {len(self)} profiles>"
+        return f"<Archive {self.path}: {len(self)} profile{'' if len(self) == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        ids = list(self)
+        rows = "".join(f"<tr><td>{html.escape(name)}</td></tr>" for name in ids[:20])
+        more = f"<tr><td>… {len(ids) - 20} more</td></tr>" if len(ids) > 20 else ""
+        return (
+            f"<table><caption>Archive {html.escape(str(self.path))}: {len(ids)} profiles</caption>{rows}{more}</table>"
+        )
 
 
 def default_cache() -> Path:

@@ -46,6 +46,6 @@ def test_a_step_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(TracekitError, match="there is no directory"):
         run(tmp_path, str(NEURON / "rms_fused" / "capture"), "-o", str(tmp_path / "no" / "r.html"))
     assert not (tmp_path / "no").exists()

@@ -340,7 +340,11 @@ def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
             finding=pl.lit("straggler"),
             subject=pl.format("rank {}", pl.col("rank").cast(pl.String).fill_null("unknown")),
             formula=pl.lit("summed time by which it arrived after the rank before it"),
-            message=pl.format("the other ranks wait for it in collectives, {}", _times("occurrence_count")),
+            message=pl.format(
+                "the other ranks wait for rank {} in collectives, {}",
+                pl.col("rank").cast(pl.String).fill_null("unknown"),
+                _times("occurrence_count"),
+            ),
             next_step=pl.lit(
                 "balance the work of the ranks; compare this host with the others (input, clock, neighbours)"
             ),
