@@ -22,6 +22,7 @@ from tracekit.recognise import recognise
 
 _LISTS = (".txt", ".list", ".lst", ".tsv")
 _LOOKS_LIKE_TRACE = re.compile(r"\.json(\.(gz|zst|zstd|bz2|xz))?$", re.IGNORECASE)
+_PACKED = re.compile(r"\.(gz|tgz|zst|zstd|tzst|bz2|tbz2?|xz|txz|zip)$", re.IGNORECASE)
 _SETTLED_NS = 2_000_000_000
 """A file that changed more recently may change again without its time showing it."""
 
@@ -128,7 +129,8 @@ def _tasks(source: str, labels: tuple[tuple[str, str], ...], caches: tuple[str, 
             key = _key([(o.url, o.size_bytes, o.version) for o in found.objects], labels, caches)
             parts = tuple((o.url, o.size_bytes) for o in found.objects)
             name = found.urls[0] if len(found.urls) == 1 else f"{source.rstrip('/')}: {found.name}"
-            yield Task(name, found.urls, sum(size for _, size in parts), key, labels, caches, parts)
+            size, packed = _sizes(parts)
+            yield Task(name, found.urls, size, key, labels, caches, parts, packed)
         return
     taken: set[str] = set()
     for capture in captures(Path(source)):
@@ -155,7 +157,14 @@ def _local_task(capture: Capture, labels: tuple[tuple[str, str], ...], caches: t
     key = _key([(p, size, str(changed)) for p, size, changed in files], labels, caches) if settled else None
     paths = tuple(str(p) for p in capture.paths)
     name = paths[0] if len(paths) == 1 else f"{os.path.commonpath(paths)}: {capture.name}"
-    return Task(name, paths, sum(size for _, size, _ in files), key, labels, caches)
+    size, packed = _sizes((p, size) for p, size, _ in files)
+    return Task(name, paths, size, key, labels, caches, packed_bytes=packed)
+
+
+def _sizes(files: Iterable[tuple[str, int]]) -> tuple[int, int]:
+    """Bytes of files together, and of those that are compressed."""
+    listed = list(files)
+    return sum(size for _, size in listed), sum(size for name, size in listed if _PACKED.search(name))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[tuple[str, int, int]]:

@@ -35,6 +35,8 @@ class Task:
     labels: tuple[tuple[str, str], ...] = ()
     neff_cache: tuple[str, ...] = ()
     objects: tuple[tuple[str, int], ...] = ()
+    packed_bytes: int = 0
+    """Bytes of ``size_bytes`` that are compressed."""
 
 
 @dataclass(frozen=True)
