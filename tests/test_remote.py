@@ -132,6 +132,22 @@ def test_commands_take_urls(archive: str) -> None:
     assert "4 profiles" in command("archive", "ls", archive).output
 
 
+def test_archives_are_checked_and_profiles_removed_by_command(server: Troubles) -> None:
+    batch("s3://captures/in", "s3://archive/kept")
+    assert "4 profiles sound, 0 damaged" in command("archive", "verify", "s3://archive/kept").output
+    fs = remote.filesystem()
+    first, second, third = remote.profile_ids("s3://archive/kept")[:3]
+    good = fs.cat_file(f"archive/kept/profile={first}/events.parquet")
+    fs.pipe_file(f"archive/kept/profile={first}/events.parquet", good[:-1] + b"x")
+    fs.rm_file(f"archive/kept/profile={second}/links.parquet")
+    found = command("archive", "verify", "s3://archive/kept")
+    assert found.exit_code == 1 and "2 damaged" in found.output
+    assert command("archive", "rm", "s3://archive/kept", "--yes", third).exit_code == 0
+    assert third not in remote.profile_ids("s3://archive/kept")
+    refused = command("archive", "compact", "s3://archive/kept")
+    assert "file system" in str(refused.exception)
+
+
 def test_a_query_reads_only_its_columns(archive: str, server: Troubles) -> None:
     before = server.seen["GET"]
     tracekit.open(archive).query("SELECT COUNT(DISTINCT name) FROM events").collect()

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, cast
 
 import polars as pl
+import xxhash
 
 from tracekit import archive as store
 from tracekit import captures as local
@@ -290,6 +291,33 @@ def remove(archive_url: str, profile_id: str) -> None:
     target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
     for url in sorted((o.url for o in objects(target)), key=lambda u: (not u.endswith(store.MANIFEST), u)):
         _tried(url, lambda u=url: fs.rm_file(u))  # type: ignore[misc]
+
+
+def verify(archive_url: str, profile_id: str, *, contents: bool = True) -> list[dict[str, str | None]]:
+    """Check one profile as ``upkeep.verify`` does, by the sizes and hashes in its manifest."""
+    fs = filesystem()
+    target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
+    hint = "ingest the capture again"
+    try:
+        manifest = RemoteProfile(target).manifest
+    except ArchiveError as error:
+        return [{"profile": profile_id, "file": store.MANIFEST, "problem": error.problem, "hint": error.hint or hint}]
+    there = {o.url.rsplit("/", 1)[1]: o for o in objects(target)}
+    known = cast(dict[str, dict[str, object]], manifest.get("files", {}))
+    found: list[dict[str, str | None]] = []
+    for name in [f"{table}.parquet" for table in tables.TABLES]:
+        problem = None
+        if name not in there:
+            problem = "missing"
+        elif there[name].size_bytes != known.get(name, {}).get("size_bytes"):
+            problem = f"has {there[name].size_bytes} bytes instead of {known.get(name, {}).get('size_bytes')}"
+        elif contents:
+            body = cast(bytes, _tried(there[name].url, lambda u=there[name].url: fs.cat_file(u)))  # type: ignore[misc]
+            if xxhash.xxh3_128_hexdigest(body) != known[name].get("xxh3_128"):
+                problem = "its content has changed since it was written"
+        if problem:
+            found.append({"profile": profile_id, "file": name, "problem": problem, "hint": hint})
+    return found
 
 
 def scan_options() -> dict[str, Any]:

@@ -73,8 +73,9 @@ def ingest_task(task: Task, archive: str) -> Outcome:
 
 
 def failed(task: Task, problem: str, hint: str = "") -> Outcome:
-    """A failed outcome; the problem is kept to one line."""
-    return Outcome(task.name, "failed", problem=" ".join(problem.split()) or "unknown", hint=hint or None)
+    """A failed outcome; the problem is kept to one line, without the name that stands beside it."""
+    text = " ".join(problem.removeprefix(f"{task.name}: ").split()) or "unknown"
+    return Outcome(task.name, "failed", problem=text, hint=hint or None)
 
 
 def _ingest(task: Task, archive: str) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,12 +81,16 @@ def verify(
 
     Exits 1 if a profile is damaged.
     """
-    from tracekit import upkeep
+    from tracekit import remote, upkeep
 
-    root = _local(archive)
-    removed = upkeep.clean(root)
+    if is_url(archive):
+        removed: list[str] = []
+        check = partial(remote.verify, archive)
+    else:
+        removed = upkeep.clean(_local(archive))
+        check = partial(upkeep.verify, Path(archive))
     ids = _ids(_open(archive), profiles, where)
-    rows = [problem for i in ids for problem in upkeep.verify(root, i, contents=not quick)]
+    rows = [problem for i in ids for problem in check(i, contents=not quick)]
     if rows or form not in (None, "table") or output is not None:
         emit(upkeep.PROBLEMS.rows(rows), upkeep.PROBLEMS, form, output)
     bad = len({row["profile"] for row in rows})
@@ -101,14 +106,14 @@ def verify(
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 def rm(archive: str, profiles: tuple[str, ...], where: str | None, yes: bool, dry_run: bool) -> None:
     """Remove profiles. There is no way back."""
-    from tracekit import upkeep
+    from tracekit import remote, upkeep
 
-    root = _local(archive)
+    discard = partial(remote.remove, archive) if is_url(archive) else partial(upkeep.remove, _local(archive))
     ids = _named(archive, profiles, where)
     if not dry_run and not yes and ids:
         click.confirm(f"Remove {len(ids)} profile(s): {_some(ids)}?", abort=True, err=True)
     for profile_id in () if dry_run else ids:
-        upkeep.remove(root, profile_id)
+        discard(profile_id)
     console().print(f"{'would remove' if dry_run else 'removed'} {len(ids)}: {_some(ids)}", soft_wrap=True)
 
 
@@ -197,8 +202,13 @@ def _open(archive: str) -> Archive:
     return found
 
 
+def is_url(archive: str) -> bool:
+    """Whether an archive lies in object storage."""
+    return archive.startswith("s3://")
+
+
 def _local(archive: str) -> Path:
-    if "://" in archive:
+    if is_url(archive):
         raise TracekitError(f"{printable(archive)}: only for archives on a file system", hint="copy it first")
     path = Path(archive)
     if not path.is_dir():
