@@ -235,7 +235,7 @@ def _zero_times(inputs: Inputs) -> pl.LazyFrame:
 
 def _clocks(inputs: Inputs) -> pl.LazyFrame:
     apart = inputs.sessions.filter(pl.col("clock_residual_ns") > _RESIDUAL_NS)
-    message = pl.format("clocks agree to {} ns only after alignment", "clock_residual_ns")
+    message = pl.format("clocks agree to {} µs only after alignment", (pl.col("clock_residual_ns") / 1_000).round(1))
     return _report(apart, "clocks_disagree", "care", message, "compare durations, not times, across these hosts")
 
 

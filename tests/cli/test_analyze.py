@@ -86,3 +86,17 @@ def test_wrong_usage_is_exit_2(tmp_path: Path) -> None:
     assert tracekit("analyze").returncode == 2
     assert tracekit("analyze", tmp_path, "--step", "1", "--all").returncode in (1, 2)
     assert tracekit("nonsense").returncode == 2
+
+
+def test_files_without_a_trace_are_nothing_to_measure(cache: Path, tmp_path: Path) -> None:
+    """A directory of NEFFs only: no sentence about steps of no process; what to do is said."""
+    (tmp_path / "neff_10000000000000005219_vnc_0.neff").write_bytes(b"graph")
+    text = tracekit("analyze", tmp_path, "--cache", cache).stdout
+    assert text.startswith("Nothing to measure")
+    assert "0 processes" not in text
+    assert "capture with torch.profiler" in " ".join(text.split())
+
+
+def test_gaps_are_not_called_idle_since_collectives_and_copies_may_fill_them(cache: Path) -> None:
+    text = " ".join(tracekit("analyze", SAMPLES / "neuron" / "rms_naive" / "capture", "--cache", cache).stdout.split())
+    assert "5 gaps between executions last 140.0 µs in all; 53.6 % of that is “runtime”" in text

@@ -125,7 +125,7 @@ def test_a_profile_without_any_event_still_has_a_report() -> None:
     )
     data = report(subject("bare", bare))
     assert data.timeline is None
-    assert data.answer.headline == "This capture holds no measured time."
+    assert data.answer.headline == "Nothing to measure: this capture holds no timed events."
     assert any(n.code == "nothing_measured" for n in data.notes)
 
 

@@ -42,7 +42,7 @@ SECTIONS: tuple[Section, ...] = (
     ("devices", "Devices", {}, ("session", "core_index", "window_ns", "busy_ns", "idle_ns", "busy_ratio"), 8),
     (
         "gaps",
-        "Idle time by cause",
+        "Gaps between executions, by cause",
         {"by": "cause"},
         ("session", "core_index", "group", "gap_ns", "gap_count", "longest_ns"),
         10,

@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tracekit import tables
-from tracekit.cli.output import cell, console, format_option, printable, size, write_rows
+from tracekit.cli.output import cell, console, format_option, plural, printable, size, write_rows
 
 NOTE_CODES = (
     "artifacts_only",
@@ -125,7 +125,7 @@ def _counted(artifacts: pl.DataFrame) -> str:
     count = Counter(artifacts["role"].to_list())
     names = {"neff": "NEFF", "ntff": "NTFF"}
     parts = [f"{count[role]:,} {names.get(role, role.replace('_', ' '))}" for role in tables.ROLES if count[role]]
-    return f"{artifacts.height:,} files, {size(cast(int, artifacts['size_bytes'].sum()))}: {', '.join(parts)}"
+    return f"{plural(artifacts.height, 'file')}, {size(cast(int, artifacts['size_bytes'].sum()))}: {', '.join(parts)}"
 
 
 def _pairs(files: pl.DataFrame) -> pl.DataFrame:

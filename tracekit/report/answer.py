@@ -43,7 +43,7 @@ def _sums(frame: pl.DataFrame, *columns: str) -> dict[str, int]:
 
 def _headline(split: pl.DataFrame | None) -> str:
     if split is None:
-        return "This capture holds no measured time."
+        return "Nothing to measure: this capture holds no timed events."
     s = _sums(split, "window_ns", "device_only_ns", "host_only_ns", "both_ns", "neither_ns")
     window = s["window_ns"]
     busy = s["device_only_ns"] + s["both_ns"]
@@ -60,6 +60,8 @@ def _measured(results: Results) -> str:
     """What was measured: steps or everything, of how many processes."""
     scope = results.inputs.scope.collect()
     sessions = scope["session"].n_unique()
+    if not sessions:
+        return ""
     steps = scope["step"].drop_nulls().unique().sort().to_list()
     where = "one process" if sessions == 1 else f"{sessions} processes"
     if not steps:
@@ -78,9 +80,10 @@ def _idle(gaps: pl.DataFrame | None) -> str:
         gaps.filter(pl.col("after_name").is_not_null()).group_by("after_name").agg(pl.col(column).sum())
         .sort(column, "after_name", descending=[True, False]).head(1)
     )  # fmt: skip
+    many = "One gap between executions lasts" if gaps.height == 1 else f"{gaps.height:,} gaps between executions last"
     text = (
-        f"Between executions the device idles for {duration(whole)} in {gaps.height:,} gaps; {percent(ns, whole)} of "
-        f"that is “{CAUSE_LABELS[cause]}”: {_CAUSE_MEANS[cause]}."
+        f"{many} {duration(whole)}{'' if gaps.height == 1 else ' in all'}; {percent(ns, whole)} of that is "
+        f"“{CAUSE_LABELS[cause]}”: {_CAUSE_MEANS[cause]}."
     )
     if late.is_empty():
         return text
