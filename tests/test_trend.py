@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import tracekit
 from tests.archive_data import run
 from tracekit.profile import open_archive
-from tracekit.trend import change_points, sparkline, trend
+from tracekit.trend import change_points, chart, sparkline, trend
 
 pytest.importorskip("ruptures")
 
@@ -115,3 +116,14 @@ def test_command_shows_bars_steps_and_rows(archive: Path, tmp_path: Path) -> Non
     assert len(few) == 2
     assert "measures are" in str(run("trend", archive, "--metric", "nope").exception)
     assert "label:commit" in str(run("trend", archive, "--by", "label:nope").exception)
+
+
+def test_chart_is_sound_xml_and_marks_the_step(archive: Path, tmp_path: Path, by_time: pl.DataFrame) -> None:
+    assert run("trend", archive, "--chart", tmp_path / "t.svg").exit_code == 0
+    root = ElementTree.parse(tmp_path / "t.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f".//{space}circle")) == 12
+    assert len([line for line in root.iter(f"{space}line") if line.get("class") == "step"]) == 1
+    hostile = by_time.with_columns(point=pl.lit('</svg><script>"&'))
+    ElementTree.fromstring(chart(hostile, "<b>", str))
+    ElementTree.fromstring(chart(by_time.clear(), "empty", str))

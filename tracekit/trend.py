@@ -8,11 +8,13 @@ the differences between neighbours, so that steps themselves do not widen it. A 
 
 from __future__ import annotations
 
+import html
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import polars as pl
 
@@ -180,6 +182,44 @@ def change_points(values: Sequence[float]) -> list[int]:
     penalty = 3 * max(sigma, 1e-6) ** 2 * math.log(len(values))
     search = ruptures.KernelCPD(kernel="linear", min_size=_MIN_SIZE).fit((signal / scale).reshape(-1, 1))
     return [int(position) for position in search.predict(pen=penalty)[:-1]]
+
+
+def chart(frame: pl.DataFrame, title: str, text: Callable[[float], str]) -> str:
+    """``TREND`` as a self-contained SVG: a dot per point with its quartiles, levels as lines, steps marked.
+
+    Args:
+        frame: ``TREND``.
+        title: heading.
+        text: a value with its unit.
+    """
+    width, height, left, top = 800, 300, 90, 40
+    rows = frame.to_dicts()
+    low = min((r["low"] for r in rows), default=0.0)
+    span = (max((r["high"] for r in rows), default=1.0) - low) or 1.0
+
+    def x(row: dict[str, Any]) -> float:
+        return left + (width - left - 20) * (int(row["position"]) + 0.5) / max(1, len(rows))
+
+    def y(value: float) -> float:
+        return top + (height - top - 30) * (1 - (value - low) / span)
+
+    parts = [f'<text x="{left}" y="22" font-weight="bold">{html.escape(title)}</text>']
+    parts += [f'<text x="4" y="{y(v) + 4:.1f}">{html.escape(text(v))}</text>' for v in (low, low + span)]
+    for row in rows:
+        at, name = x(row), html.escape(f"{row['point']}: {text(row['value'])}")
+        bar = f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y(row["low"]):.1f}" y2="{y(row["high"]):.1f}" stroke="#9ab"/>'
+        dot = f'<circle cx="{at:.1f}" cy="{y(row["value"]):.1f}" r="3" fill="#246"/>'
+        parts.append(f"<g><title>{name}</title>{bar}{dot}</g>")
+        if row["verdict"] is not None:
+            parts.append(
+                f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{height - 30}" stroke="#c40" class="step"/>'
+            )
+            parts.append(f'<text x="{at + 4:.1f}" y="{top + 10}" fill="#c40">{html.escape(str(row["point"]))}</text>')
+    levels = " ".join(f"{x(r):.1f},{y(r['level']):.1f}" for r in rows if r["level"] is not None)
+    parts.append(f'<polyline points="{levels}" fill="none" stroke="#246" stroke-opacity="0.5"/>')
+    font = 'font-family="sans-serif" font-size="12"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>'
+    return "\n".join((head, f'<rect width="{width}" height="{height}" fill="#fff"/>', *parts, "</svg>")) + "\n"
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

@@ -26,10 +26,18 @@ Examples:
 @click.option("--metric", "measure", default="device_time", show_default=True, help="A measure of `tracekit diff`.")
 @click.option("--by", default="time", show_default=True, help="time, label:KEY, or a column of the table runs.")
 @click.option("--where", metavar="CONDITION", help="Only runs whose row of runs fulfils an SQL condition.")
+@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart, too: an .svg file.")
 @click.option("--limit", default=40, show_default=True, help="Rows on screen; 0 shows all.")
 @format_option
 def command(
-    archive: str, measure: str, by: str, where: str | None, limit: int, form: str | None, output: Path | None
+    archive: str,
+    measure: str,
+    by: str,
+    where: str | None,
+    chart: Path | None,
+    limit: int,
+    form: str | None,
+    output: Path | None,
 ) -> None:
     """Show how a measure changed over the runs of ARCHIVE, and where its level stepped.
 
@@ -39,6 +47,7 @@ def command(
     from tracekit.profile import open_archive
     from tracekit.tables import Column, Table
     from tracekit.trend import COUNTS, TREND, trend
+    from tracekit.trend import chart as drawn
 
     found = open_archive(archive)
     if where is not None:
@@ -50,8 +59,14 @@ def command(
     columns = tuple(
         Column(c.name, c.dtype, c.doc, c.nullable, unit) if c.name in measured else c for c in TREND.columns
     )
+
+    def text(value: float) -> str:
+        return duration(value) if unit else f"{value:,.0f}"
+
+    if chart is not None:
+        chart.write_text(drawn(frame, f"{measure} by {by}", text), encoding="utf-8")
     if form in (None, "table") and output is None:
-        _headline(frame, measure, by, lambda v: duration(v) if unit else f"{v:,.0f}")
+        _headline(frame, measure, by, text)
     shown = ("point", "run_count", "sample_count", "value", "low", "high", "step_ratio", "verdict")
     emit(frame, Table("trend", TREND.doc, TREND.key, columns), form, output, columns=shown, limit=limit or None)
 

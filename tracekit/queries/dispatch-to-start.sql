@@ -3,4 +3,4 @@ SELECT profile, COUNT(*) AS execution_count,
        QUANTILE_CONT(hardware_start_ns - dispatch_start_ns, 0.5) AS median_ns,
        QUANTILE_CONT(hardware_start_ns - dispatch_start_ns, 0.95) AS p95_ns
 FROM chains WHERE hardware_start_ns IS NOT NULL AND dispatch_start_ns IS NOT NULL
-GROUP BY profile ORDER BY p95_ns DESC
+GROUP BY profile ORDER BY p95_ns DESC, profile
