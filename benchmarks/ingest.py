@@ -3,10 +3,11 @@
     python benchmarks/ingest.py .cache/t100.json .cache/t1g.json
     python benchmarks/ingest.py .cache/t100.json --peers .cache/peers     # venvs made with --install
 
-Prints, per file and route: wall seconds, processor seconds of the whole process tree, peak resident memory of the
-tree (shared pages counted once per process, so it errs on the high side), MB of JSON per second, and how many times
-longer it took than tracekit in the same run. Every route runs ``--repeat`` times; the best of each is shown. On a
-shared machine compare processor seconds and ratios, not wall seconds.
+Prints, per file and route: wall seconds, processor seconds of the whole process tree, peak memory of the tree (its
+proportional set size, in which pages that processes share count once; in brackets the sum of resident sizes, in which
+they count once per process), MB of JSON per second, and how many times longer it took than tracekit in the same run.
+Every route runs ``--repeat`` times; the best of each is shown. On a shared machine compare processor seconds and
+ratios, not wall seconds.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = {"hta": "HolisticTraceAnalysis", "tracelens": "git+https://github.com/AMD-AGI/TraceLens"}
+"""Peer → what pip installs it from. (``tracelens`` on PyPI is something else.)"""
 
 CODE = {
     "read": "import sys\nwith open(sys.argv[1], 'rb', 0) as f:\n while f.read(1 << 22): pass",
@@ -39,8 +41,9 @@ CODE = {
     ),
     "polars": (
         "import sys, polars as pl\n"
+        "args = pl.Struct({'External id': pl.Int64, 'correlation': pl.Int64, 'stream': pl.Int64})\n"
         "event = pl.Struct({'ph': pl.String, 'cat': pl.String, 'name': pl.String, 'pid': pl.String,"
-        " 'tid': pl.String, 'ts': pl.String, 'dur': pl.String, 'args': pl.String})\n"
+        " 'tid': pl.String, 'ts': pl.Float64, 'dur': pl.Float64, 'args': args})\n"
         "pl.read_json(sys.argv[1], schema={'traceEvents': pl.List(event)})"
     ),
     "hta": (
@@ -60,6 +63,7 @@ class Cost:
     wall_s: float
     processor_s: float
     peak_mb: float
+    resident_mb: float
 
 
 class Watch(threading.Thread):
@@ -69,17 +73,21 @@ class Watch(threading.Thread):
         super().__init__(daemon=True)
         self._root = psutil.Process(pid)
         self.peak_bytes = 0
+        self.resident_bytes = 0
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        while not self.stopped.wait(0.02):
-            total = 0
+        while not self.stopped.wait(0.1):
+            share = resident = 0
             try:
                 for process in [self._root, *self._root.children(recursive=True)]:
-                    total += process.memory_info().rss
+                    memory = process.memory_full_info()
+                    share += memory.pss
+                    resident += memory.rss
             except psutil.Error:
                 continue
-            self.peak_bytes = max(self.peak_bytes, total)
+            self.peak_bytes = max(self.peak_bytes, share)
+            self.resident_bytes = max(self.resident_bytes, resident)
 
 
 def measure(command: list[str]) -> Cost | None:
@@ -97,7 +105,7 @@ def measure(command: list[str]) -> Cost | None:
         return None
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(wall, used, watch.peak_bytes / 1e6)
+    return Cost(wall, used, watch.peak_bytes / 1e6, watch.resident_bytes / 1e6)
 
 
 def commands(path: Path, archive: Path, peers: Path | None) -> dict[str, list[str]]:
@@ -145,16 +153,16 @@ def table(path: Path, repeat: int, peers: Path | None, only: str) -> None:
                     min(known.wall_s, cost.wall_s),
                     min(known.processor_s, cost.processor_s),
                     max(known.peak_mb, cost.peak_mb),
+                    max(known.resident_mb, cost.resident_mb),
                 )
     print(f"\n{path.name}: {size / 1e6:.0f} MB of JSON, best of {repeat}")
-    print(f"{'route':26}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}{'MB/s':>8}{'× wall':>8}{'× cpu':>8}")
+    print(f"{'route':26}{'wall s':>9}{'cpu s':>9}{'peak MB (resident)':>20}{'MB/s':>8}{'× wall':>8}{'× cpu':>8}")
     own = next(iter(best.values()))
     for name, cost in best.items():
         speed = size / 1e6 / cost.wall_s
         ratio, cpu_ratio = cost.wall_s / own.wall_s, cost.processor_s / own.processor_s
-        numbers = (
-            f"{cost.wall_s:9.2f}{cost.processor_s:9.2f}{cost.peak_mb:9.0f}{speed:8.0f}{ratio:8.2f}{cpu_ratio:8.2f}"
-        )
+        memory = f"{cost.peak_mb:11.0f} ({cost.resident_mb:6.0f})"
+        numbers = f"{cost.wall_s:9.2f}{cost.processor_s:9.2f}{memory}{speed:8.0f}{ratio:8.2f}{cpu_ratio:8.2f}"
         print(f"{name:26}{numbers}")
 
 

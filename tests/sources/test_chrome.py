@@ -550,8 +550,8 @@ def test_every_note_has_words_of_its_own() -> None:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_chrome_plan, "PIECE", 2000)
-    monkeypatch.setattr(chrome, "_SMALL", 4000)
+    monkeypatch.setattr(_chrome_plan, "PIECE", 10_000)
+    monkeypatch.setattr(chrome, "_SMALL", 20_000)
 
 
 def _long_trace(layout: str) -> tuple[list[Event], bytes]:
@@ -613,7 +613,7 @@ def test_workers_start_from_a_program_without_a_main_guard(tmp_path: Path) -> No
         "from pathlib import Path\n"
         "from tests.sources.memory_sink import MemorySink, artifact\n"
         "from tracekit.sources import _chrome_plan, chrome\n"
-        "_chrome_plan.PIECE, chrome._SMALL = 2000, 4000\n"
+        "_chrome_plan.PIECE, chrome._SMALL = 10_000, 20_000\n"
         "sink = MemorySink('kineto')\n"
         f"chrome.read_with(artifact(Path({str(path)!r})), sink, 2)\n"
         "print(len(sink.events_frame()))\n"

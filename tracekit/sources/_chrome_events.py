@@ -17,7 +17,7 @@ ABSENT = -(2**63)
 """Stands for a missing process or thread id."""
 
 _INT64 = 2**63
-_NOTHING = Raw(b"")
+NOTHING = Raw(b"")
 Fields = dict[str, Raw]
 
 
@@ -29,12 +29,12 @@ class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     cat: str | None = None
     pid: int = ABSENT
     tid: int = ABSENT
-    ts: Raw = _NOTHING
-    dur: Raw = _NOTHING
-    args: Raw = _NOTHING
-    id: Raw = _NOTHING
+    ts: Raw = NOTHING
+    dur: Raw = NOTHING
+    args: Raw = NOTHING
+    id: Raw = NOTHING
     bp: str | None = None
-    s: Raw = _NOTHING
+    s: Raw = NOTHING
 
 
 class NotStrict(Exception):  # noqa: N818 - a signal between two paths, not an error
@@ -163,10 +163,10 @@ def _normal(fields: Fields, position: int, report: Report) -> Event | None:
     event.ts = _decimal(fields.pop("ts", None))
     event.dur = _decimal(fields.pop("dur", None))
     event.bp = _text(fields.pop("bp", None))
-    event.s = fields.pop("s", _NOTHING)
-    event.args = fields.pop("args", _NOTHING)
+    event.s = fields.pop("s", NOTHING)
+    event.args = fields.pop("args", NOTHING)
     if phase in _WITH_ID:
-        event.id = fields.pop("id", _NOTHING)
+        event.id = fields.pop("id", NOTHING)
     _fold(event, fields, position, report)
     return event
 
@@ -178,7 +178,7 @@ def _fold(event: Event, fields: Fields, position: int, report: Report) -> None:
     """Put fields without a place of their own into ``args``, and make ``args`` an object."""
     args = bytes(event.args)
     if args in (b"", b"null"):
-        event.args = _NOTHING
+        event.args = NOTHING
         known: Fields = {}
     elif args[:1] == b"{":
         if not fields:
@@ -228,13 +228,13 @@ def _decimal(value: Raw | None) -> Raw:
     """A time as JSON number text, or nothing if it is not a finite number of sensible size."""
     text = _text(value)
     if text is None:
-        return _NOTHING
+        return NOTHING
     try:
         number = Decimal(text.strip())
     except InvalidOperation:
-        return _NOTHING
+        return NOTHING
     if not number.is_finite() or abs(number.adjusted()) > 30:
-        return Raw(b"0") if number == 0 else _NOTHING
+        return Raw(b"0") if number == 0 else NOTHING
     return Raw(format(number, "f").encode())
 
 

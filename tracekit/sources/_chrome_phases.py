@@ -27,7 +27,7 @@ from tracekit.sources._chrome_columns import (
     nanoseconds,
     small,
 )
-from tracekit.sources._chrome_events import ABSENT, Event, NotStrict, Report
+from tracekit.sources._chrome_events import ABSENT, NOTHING, Event, NotStrict, Report
 from tracekit.sources._chrome_rows import EventColumns, event_batch
 
 FLOW_PHASES = ("start", "step", "end")
@@ -127,6 +127,11 @@ class Columns:
         """``id`` as JSON text."""
         return self._of(self._id)
 
+    def has_identities(self) -> bool:
+        """Whether any ``id`` is there; the default is one object, which makes this cheap."""
+        texts = self._of(self._id)
+        return texts.count(NOTHING) < len(texts) and any(map(len, texts))
+
     def bindings(self) -> Sequence[str | None]:
         """``bp``."""
         return self._of(self._bp)
@@ -217,7 +222,7 @@ def _too_large(text: msgspec.Raw) -> bool:
 
 def _rows(result: Result, columns: Columns, setting: Setting) -> None:
     """Complete and instant events become rows; instants named ``[memory]`` become samples as well."""
-    if setting.strict and any(map(len, columns.identities())):
+    if setting.strict and columns.has_identities():
         raise NotStrict("an id that belongs to the attributes")
     start = nanoseconds(columns.times(), strict=setting.strict)
     complete = columns.is_phase("X")

@@ -25,6 +25,16 @@ from tracekit.sources._chrome_wire import ask
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from tracekit.sources._chrome_wire import main; main(int(sys.argv[1]))"
 
 
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # One allocator that keeps what it has, instead of three: a worker stays about 15 MB smaller and faults less.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(96 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(96 << 20),
+}
+
+
 class Pending(Protocol):
     """A result to wait for."""
 
@@ -125,5 +135,5 @@ def _start(descriptor: int | None) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         pass_fds=inherited,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env=_ENVIRONMENT | os.environ,
     )
