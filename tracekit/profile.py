@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import html
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -305,13 +308,20 @@ class Archive(_Tables, Mapping[str, Profile]):
         return self._measured(name) if name in METRICS else self.table(name)
 
     def _measured(self, name: str) -> pl.LazyFrame:
-        """A metric of every profile, computed one after another: the results are small, a plan for all is not."""
-        empty = metric(name).table.empty().select(pl.lit(None, pl.String).alias("profile"), pl.all())
-        frames = [
-            profile.metric(name).collect(engine="streaming").select(pl.lit(profile.id).alias("profile"), pl.all())
-            for profile in self.values()
-        ]
-        return pl.concat([empty, *frames], how="vertical_relaxed").lazy()
+        """A metric of every profile, computed one after another into files that last as long as the process.
+
+        A plan for all profiles at once, or all rows in memory, would grow with the archive.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="tracekit-metric-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        first = folder / "0.parquet"
+        metric(name).table.empty().select(pl.lit(None, pl.String).alias("profile"), pl.all()).write_parquet(first)
+        paths = [first]
+        for number, profile in enumerate(self.values(), 1):
+            rows = metric(name).table.conform(profile.metric(name).collect(engine="streaming"))
+            paths.append(folder / f"{number}.parquet")
+            rows.select(pl.lit(profile.id).alias("profile"), pl.all()).write_parquet(paths[-1])
+        return pl.scan_parquet(paths, glob=False)
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
         """A metric of every profile, with ``profile`` first."""
