@@ -69,8 +69,27 @@ REPLACED = Table(
     ),
 )
 
-_EXACT = ("executions", "operators", "launches")
 _PARTS = ("device_only", "host_only", "both", "neither")
+_SHARED_NAMES = ("collective", "copy")
+"""Causes whose column also stands in ``split``: there the joined one has a suffix."""
+
+MEASURES: Mapping[str, str | None] = {
+    "device_time": "device_ns",
+    "host_time": None,
+    "host_self_time": "host_ns",
+    "window": "window_ns",
+    "executions": "execution_count",
+    "operators": "operator_count",
+    "launches": "launch_count",
+    **{part: f"{part}_ns" for part in _PARTS},
+    "exposed_collective": "exposed_collective_ns",
+    "exposed_copy": "exposed_copy_ns",
+    "gap": "gap_ns",
+    **{f"gap.{cause}": f"{cause}_ns_gaps" if cause in _SHARED_NAMES else f"{cause}_ns" for cause in CAUSES},
+}
+"""Every measure, and the column it comes from; None where it is the sum of two."""
+
+_EXACT = ("executions", "operators", "launches")
 _SEQUENCE_LIMIT = 4_000
 """Executions of one step that are aligned by name; longer steps are compared by totals only."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from xml.etree import ElementTree
 
-from tracekit.comparison import Comparison
+from tracekit.comparison import MEASURES, Comparison
 from tracekit.errors import QueryError
 
 _LIMIT = re.compile(r"^\+?(-?\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms|s)?$")
@@ -84,6 +84,17 @@ def parse_limits(section: Mapping[str, object]) -> list[Limit]:
     return limits
 
 
+def check_names(limits: Iterable[Limit]) -> None:
+    """Refuse limits on measures that no comparison has.
+
+    Raises:
+        QueryError: naming the first unknown measure and all known ones.
+    """
+    for limit in limits:
+        if limit.measure not in MEASURES:
+            raise QueryError(f"no measure {limit.measure!r}", hint=f"measures are {', '.join(sorted(MEASURES))}")
+
+
 def check(comparison: Comparison, limits: Iterable[Limit]) -> list[Outcome]:
     """Check every limit.
 
@@ -93,11 +104,10 @@ def check(comparison: Comparison, limits: Iterable[Limit]) -> list[Outcome]:
     Raises:
         QueryError: if a measure does not exist.
     """
-    known = set(comparison.totals["measure"].to_list())
+    listed = list(limits)
+    check_names(listed)
     outcomes = []
-    for limit in limits:
-        if limit.measure not in known:
-            raise QueryError(f"no measure {limit.measure!r}", hint=f"measures are {', '.join(sorted(known))}")
+    for limit in listed:
         row = comparison.total(limit.measure)
         before, after = float(str(row["a"])), float(str(row["b"]))
         verdict = str(row["verdict"])

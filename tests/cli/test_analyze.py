@@ -26,7 +26,7 @@ def test_every_input_gets_an_answer_in_80_columns(path: Path, cache: Path, tmp_p
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     head = result.stdout.splitlines()[0]
-    assert head.startswith(("Device-bound", "Host-bound", "No device work")), head
+    assert head.startswith(("Device-bound", "Host-bound", "Idle device", "No device work")), head
     assert_fits("\n".join(result.stdout.splitlines()[:-1]))
     assert "\x1b" not in result.stdout
     assert not list(tmp_path.iterdir())

@@ -66,7 +66,11 @@ def command(
     A is the baseline: a capture, a stored profile, or a file of `tracekit baseline`. Growth that the test
     of `tracekit diff` calls noise passes.
     """
-    wanted = _limits(limits, gaps, others, config)
+    try:
+        wanted = _limits(limits, gaps, others, config)
+        gate.check_names(wanted)
+    except QueryError as error:
+        raise click.UsageError(str(error)) from error
     if not wanted:
         raise click.UsageError("no limit given: use --max-device-time, --max-executions, --max-gap, --max or --config")
     scope = chosen_scope(step, everything)

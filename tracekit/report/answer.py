@@ -25,7 +25,7 @@ def answer(results: Results) -> Answer:
     """Who limits this program, by how much, why, and which operators take the time."""
     split, gaps, ops = results.split(), results.get("gaps"), top_ops(results)
     sentences = [_measured(results), _idle(gaps), _work(ops, results), _steps(results.get("steps"))]
-    return Answer(_headline(split), [s for s in sentences if s], _figures(results, split, gaps))
+    return Answer(_headline(split, gaps), [s for s in sentences if s], _figures(results, split, gaps))
 
 
 def top_ops(results: Results) -> pl.DataFrame | None:
@@ -41,7 +41,7 @@ def _sums(frame: pl.DataFrame, *columns: str) -> dict[str, int]:
     return {c: int(frame[c].sum()) for c in columns}
 
 
-def _headline(split: pl.DataFrame | None) -> str:
+def _headline(split: pl.DataFrame | None, gaps: pl.DataFrame | None) -> str:
     if split is None:
         return "Nothing to measure: this capture holds no timed events."
     s = _sums(split, "window_ns", "device_only_ns", "host_only_ns", "both_ns", "neither_ns")
@@ -51,9 +51,19 @@ def _headline(split: pl.DataFrame | None) -> str:
     if not busy:
         return f"No device work in this capture: it shows {duration(window)} of the host only."
     idle, alone = window - busy, s["device_only_ns"]
-    if idle > alone:
+    if idle > alone and _waits_for_host(gaps):
         return f"Host-bound: the device is idle for {percent(idle, window)} of {whole}."
+    if idle > alone:
+        return f"Idle device: it does nothing for {percent(idle, window)} of {whole}, and late dispatch is not why."
     return f"Device-bound: the device works for {percent(busy, window)} of {whole}."
+
+
+def _waits_for_host(gaps: pl.DataFrame | None) -> bool:
+    """Whether late dispatch explains at least half of the gaps, or nothing else is known."""
+    if gaps is None or not gaps["gap_ns"].sum():
+        return True
+    late = int(gaps["not_dispatched_ns"].sum()) + int(gaps["dispatching_ns"].sum())
+    return 2 * late >= int(gaps["gap_ns"].sum())
 
 
 def _measured(results: Results) -> str:
