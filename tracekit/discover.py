@@ -117,12 +117,18 @@ def _root(inputs: Sequence[Path]) -> Path:
     return only.parent
 
 
+_PLAIN_NAMES = ("capture", "explorer", "output", "profile", "trace", "traces")
+"""Names that say nothing by themselves: the folder above goes in front."""
+
+
 def _name(inputs: Sequence[Path], root: Path, context: tuple[str, ...]) -> str:
     only = inputs[0] if len(inputs) == 1 else root
     stem = stem_of_archive(only.name) if only == root else trace_stem(only.name)
     process = process_of((), context)
     if process is not None and stem in ("trace", process.time):
         return process.name
+    if stem in _PLAIN_NAMES and only.parent.name:
+        return printable(f"{only.parent.name}-{stem}")
     return printable(stem) or trace_stem(printable(inputs[0].name)) or "profile"
 
 

@@ -97,6 +97,9 @@ def _frame(results: Results, name: str, **options: str) -> pl.DataFrame:
 def _show(out: Console, profile: Profile, results: Results) -> None:
     told = answer(results)
     out.print(printable(told.headline), style="bold")
+    cut = profile.notes.filter(pl.col("code").is_in(["cut_file", "cut_archive"])).collect()
+    if cut.height:
+        out.print(Text("  This capture is cut: what comes after the cut counts as idle.", style="yellow"))
     for sentence in told.sentences:
         out.print(Padding(Text(printable(sentence)), (0, 0, 0, 2)))
     advice = _frame(results, "advice")
