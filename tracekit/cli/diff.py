@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 import polars as pl
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from tracekit.cli.output import (
     OutputFile,
@@ -88,7 +90,7 @@ def _show(out: Console, compared: Comparison) -> None:
     per_step = " per step" if compared.a.per_step and compared.b.per_step else ""
     out.print(f"{printable(compared.a.name)} → {printable(compared.b.name)}{per_step}", style="bold")
     for line in headline(compared):
-        out.print(f"  {line}", soft_wrap=True)
+        out.print(Padding(Text(line), (0, 0, 0, 2)))
     shown = compared.totals.filter((pl.col("a") != 0) | (pl.col("b") != 0))
     rows = shown.select(
         "measure",

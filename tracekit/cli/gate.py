@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import click
+from rich.padding import Padding
+from rich.text import Text
 
 from tracekit import gate
 from tracekit.cli.output import OutputFile, chosen_scope, console, scope_options
@@ -84,7 +86,7 @@ def command(
     failed = not all(o.passed for o in outcomes)
     if failed:
         for line in replacements(compared):
-            out.print(f"     {line}", soft_wrap=True)
+            out.print(Padding(Text(line), (0, 0, 0, 5)))
     if github:
         click.echo(gate.github_annotations(outcomes))
     if junit:
