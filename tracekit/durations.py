@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -40,6 +41,8 @@ DURATIONS = Table(
 INDEX = ".index"
 _COVERED = b"tracekit.profiles"
 _ROW_GROUP_ROWS = 65_536
+_ABANDONED_S = 3600
+"""Age from which an unfinished file counts as left by a dead process."""
 _PROFILES_AT_ONCE = 100
 """Profiles of one file of the index; bounds the memory that making it takes."""
 
@@ -62,6 +65,9 @@ def build(archive: Path) -> int:
         if not live:
             path.unlink(missing_ok=True)
     missing = sorted(set(contents) - covered)
+    for unfinished in folder.glob(".*.tmp"):
+        if time.time() - unfinished.stat().st_mtime > _ABANDONED_S:
+            unfinished.unlink(missing_ok=True)
     for at in range(0, len(missing), _PROFILES_AT_ONCE):
         folder.mkdir(exist_ok=True)
         _write(archive, {i: contents[i] for i in missing[at : at + _PROFILES_AT_ONCE]})

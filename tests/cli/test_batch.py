@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,9 @@ def test_a_batch_reports_stores_and_goes_on(source: Path, tmp_path: Path) -> Non
     assert "0 stored, 4 known, 2 failed" in again.output
     assert len((tmp_path / "r.csv").read_text().splitlines()) == 7
     assert (tmp_path / "runs" / ".index").is_dir()
+    shutil.rmtree(tmp_path / "runs" / ".index")
+    run("batch", source, "-o", tmp_path / "runs", "--label", "a=b", "--jobs", 1)
+    assert (tmp_path / "runs" / ".index").is_dir(), "what a killed batch did not index is indexed by the next"
 
 
 def test_a_dask_cluster_of_processes_gives_the_same_profiles(source: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def command(
             outcomes += _run(found, archive, executors, ledger, retry, fail_fast, limit_bytes)
     except KeyboardInterrupt:
         interrupted = True
-    if not interrupted and any(o.status == "stored" for o in outcomes):
+    if not interrupted and any(o.profile for o in outcomes):
         _index(archive)
     frame = result_rows(outcomes)
     if results is not None and not interrupted:
