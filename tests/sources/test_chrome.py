@@ -305,6 +305,21 @@ def test_metadata_names_processes_and_threads(tmp_path: Path) -> None:
     assert sink.note_codes() == ["metadata_ignored"]
 
 
+def test_numbers_that_do_not_fit_anywhere_are_left_out(tmp_path: Path) -> None:
+    memory = {"Total Allocated": 1e400, "Total Reserved": 5, "Device Type": 1, "Device Id": 2**70}
+    sink = read_events(
+        tmp_path,
+        {"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": 2, "args": {"sort_index": 2**70}},
+        {"ph": "C", "name": "c", "pid": 2**80, "ts": 1, "args": {"a": 2**2000, "b": 10**400, "c": 1}},
+        {"ph": "i", "name": "[memory]", "pid": 1, "tid": 2, "ts": 4, "args": memory},
+        {"ph": "s", "id": 2**90, "pid": -(2**63), "tid": 2**63 - 1, "ts": 1, "bp": "x"},
+        event(pid=-(2**63), tid=2**64),
+    )
+    assert names(sink) == ["[memory]", "op"]
+    assert set(sink.side_frame("samples")["core_index"]) == {None}
+    assert len(sink.side_frame("flows")) == 1
+
+
 def test_flows_keep_their_ids_as_text(tmp_path: Path) -> None:
     def flow(ph: str, key: object, **more: Any) -> Event:
         return {"ph": ph, "cat": "ac2g", "name": "ac2g", "id": key, "pid": 1, "tid": 2, "ts": 1, **more}
@@ -578,7 +593,7 @@ def test_rows_and_ids_do_not_depend_on_workers_or_compression(tmp_path: Path, la
     alone = read_bytes(tmp_path, data)
     frame = alone.events_frame()
     assert frame["name"].to_list() == [e["name"] for e in events]
-    for stored in (data, gzip.compress(data, 1)):
+    for stored in (data, gzip.compress(data, 0), gzip.compress(data, 9)):
         other = read_bytes(tmp_path, stored, workers)
         assert other.events_frame().equals(frame)
         assert other.side_frame("threads").equals(alone.side_frame("threads"))
@@ -603,6 +618,24 @@ def test_a_dead_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tracekit.sources._chrome_worker._CODE", "raise SystemExit(3)")
     sink = read_bytes(tmp_path, data, 2)
     assert names(sink) == [e["name"] for e in events]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("executable", ["", None, "/nonexistent/python"])
+def test_without_an_interpreter_this_process_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executable: str | None
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    assert len(read_bytes(tmp_path, _long_trace("pretty")[1], 2).events_frame()) == 400
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_many_damaged_events_take_no_more_than_linear_time(tmp_path: Path) -> None:
+    sound = [json.dumps(event(str(i), i)).encode() for i in range(6_000)]
+    data = b"[" + b",".join(text[:-1] if i % 2 else text for i, text in enumerate(sound)) + b"]"
+    sink = read_bytes(tmp_path, data)
+    assert names(sink) == [str(i) for i in range(0, 6_000, 2)]
+    assert sum(int(str(n["event_count"])) for n in sink.notes) == 3_000
 
 
 def test_workers_start_from_a_program_without_a_main_guard(tmp_path: Path) -> None:

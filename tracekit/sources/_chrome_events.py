@@ -123,6 +123,8 @@ def _is_plain(event: Event) -> bool:
         and _PLAIN_TIME.fullmatch(event.dur) is not None
         and bytes(event.args)[:1] in (b"", b"{")
         and (not event.id or event.ph in _WITH_ID)
+        and -_INT64 <= event.pid < _INT64
+        and -_INT64 <= event.tid < _INT64
     )
 
 

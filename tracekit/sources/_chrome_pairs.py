@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tracekit.sources._chrome_columns import coded
 from tracekit.sources._chrome_events import Report
-from tracekit.sources._chrome_phases import Mark
+from tracekit.sources._chrome_result import Mark
 from tracekit.sources._chrome_rows import PHASES, EventColumns, event_batch
 
 _BEGINS, _ENDS, _POINTS = frozenset("BbS"), frozenset("EeF"), frozenset("nTp")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -25,58 +25,16 @@ from tracekit.sources._chrome_columns import (
     dictionary,
     ids,
     nanoseconds,
-    small,
 )
 from tracekit.sources._chrome_events import ABSENT, NOTHING, Event, NotStrict, Report
+from tracekit.sources._chrome_result import Mark, Result, ThreadFact
 from tracekit.sources._chrome_rows import EventColumns, event_batch
+from tracekit.sources._chrome_samples import Sample, memory_samples, sample_batch, series_of
 
 FLOW_PHASES = ("start", "step", "end")
 MARKS = frozenset("BEbneSTpF")
 """Phases that are halves of an event, or points of an asynchronous one."""
 _LIMIT_US = LIMIT_NS // 1000
-
-
-class Mark(NamedTuple):
-    """Half of an event (``B``, ``E``, ``b``, ``e`` …) on its way to be paired."""
-
-    event_id: int
-    phase: str
-    name: str
-    category: str | None
-    pid: int
-    tid: int
-    at_ns: int
-    key: str
-    """Id of an asynchronous event, as JSON."""
-    args: str
-
-
-class ThreadFact(NamedTuple):
-    """A metadata event."""
-
-    pid: int
-    tid: int
-    name: str
-    value: str | int
-
-
-@dataclass
-class Result:
-    """What one piece of the file holds."""
-
-    start: int
-    state: str = "whole"
-    """As in ``Walk.state``."""
-    stop: int = 0
-    """Byte offset in the file that belongs to ``state``."""
-    event_count: int = 0
-    events: pa.RecordBatch | None = None
-    flows: pa.RecordBatch | None = None
-    samples: pa.RecordBatch | None = None
-    marks: list[Mark] = field(default_factory=list)
-    threads: list[ThreadFact] = field(default_factory=list)
-    counts: list[tuple[str, str | None, int]] = field(default_factory=list)
-    report: Report = field(default_factory=Report)
 
 
 class Columns:
@@ -90,8 +48,11 @@ class Columns:
         self._chosen: list[bool] | None = None
         self.event_id: Ints = np.arange(first_id, first_id + count)
         self.phase, self.name, self.category = coded_letters(ph), coded(name), coded(cat)
-        self.pid: Ints = np.fromiter(pid, np.int64, count)
-        self.tid: Ints = np.fromiter(tid, np.int64, count)
+        try:
+            self.pid: Ints = np.fromiter(pid, np.int64, count)
+            self.tid: Ints = np.fromiter(tid, np.int64, count)
+        except OverflowError as error:
+            raise NotStrict("a process or thread beyond 2^63") from error
         self._bp = bp
 
     def __len__(self) -> int:
@@ -250,7 +211,7 @@ def _rows(result: Result, columns: Columns, setting: Setting) -> None:
     if not complete.all() and "[memory]" in columns.name.values:
         memory = ~complete & (columns.name.codes == columns.name.values.index("[memory]"))
         chosen = memory.tolist()
-        _add_samples(result, _memory_samples(compress(rows.args, chosen), columns.pid[memory], start[memory]))
+        _add_samples(result, memory_samples(compress(rows.args, chosen), columns.pid[memory], start[memory]))
 
 
 def _flows(result: Result, columns: Columns, setting: Setting) -> None:
@@ -288,31 +249,10 @@ def _plain(texts: Sequence[bytes]) -> list[str]:
     return joined.replace(b'"', b"").decode().split("\n")
 
 
-class _Memory(msgspec.Struct, gc=False):
-    allocated: float | None = msgspec.field(name="Total Allocated", default=None)
-    reserved: float | None = msgspec.field(name="Total Reserved", default=None)
-    device: int | None = msgspec.field(name="Device Id", default=None)
-    device_type: int | None = msgspec.field(name="Device Type", default=None)
-
-
-_memory = msgspec.json.Decoder(_Memory, strict=False)
-Sample = tuple[str, int, int, int, float, str | None, str | None]
-"""Counter, core, pid, time in ns, value, unit, attributes."""
-
-
-def _memory_samples(args: Iterable[bytes], pids: Ints, at_ns: Ints) -> list[Sample]:
-    """Allocator totals of PyTorch's ``[memory]`` instants; a device type of 0 is the CPU."""
-    samples: list[Sample] = []
-    for text, pid, at in zip(args, pids.tolist(), at_ns.tolist(), strict=True):
-        try:
-            found = _memory.decode(text)
-        except (msgspec.DecodeError, TypeError):
-            continue
-        core = found.device if found.device_type and found.device is not None else ABSENT
-        for series, value in (("Total Allocated", found.allocated), ("Total Reserved", found.reserved)):
-            if value is not None:
-                samples.append((f"[memory]/{series}", core, pid, at, value, "B", None))
-    return samples
+def _add_samples(result: Result, samples: list[Sample]) -> None:
+    if samples:
+        batch = sample_batch(samples)
+        result.samples = batch if result.samples is None else pa.concat_batches([result.samples, batch])
 
 
 def _counters(result: Result, columns: Columns, setting: Setting) -> None:
@@ -322,54 +262,17 @@ def _counters(result: Result, columns: Columns, setting: Setting) -> None:
     rows = zip(columns.names(), columns.identities(), columns.pid.tolist(), columns.args(), at_ns.tolist(), strict=True)
     for name, identity, pid, args, at in rows:
         counter = f"{name}[{_plain([identity])[0]}]" if len(identity) else name
-        series, rest = _series(bytes(args))
+        series, rest = series_of(bytes(args))
         if not series:
             result.report.add("counter_without_value", setting.position, "a counter without a number in `args`")
         samples += [(f"{counter}/{key}", ABSENT, pid, at, value, None, rest) for key, value in series.items()]
     _add_samples(result, samples)
 
 
-def _series(args: bytes) -> tuple[dict[str, float], str | None]:
-    """Numbers of a counter by series, and all its ``args`` if there is more in them than numbers."""
-    try:
-        values = msgspec.json.decode(args) if args else {}
-    except msgspec.DecodeError:
-        return {}, None
-    if not isinstance(values, Mapping):
-        return {}, None
-    series: dict[str, float] = {}
-    for key, value in values.items():
-        try:
-            series[str(key)] = float(value)
-        except (TypeError, ValueError, OverflowError):
-            continue
-    return series, args.decode() if len(series) < len(values) else None
-
-
-def _add_samples(result: Result, samples: list[Sample]) -> None:
-    if not samples:
-        return
-    counter, core, pid, at, value, unit, attrs = zip(*samples, strict=True)
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "counter": pa.array(counter, pa.large_string()),
-            "core_index": small(np.array(core, np.int64)),
-            "process_id": ids(np.array(pid, np.int64)),
-            "at_ns": pa.array(at, pa.int64()),
-            "value": pa.array(value, pa.float64()),
-            "unit": pa.array(unit, pa.large_string()),
-            "attrs_json": pa.array(attrs, pa.large_string()),
-        }
-    )
-    if result.samples is not None:
-        batch = pa.concat_batches([result.samples, batch])
-    result.samples = batch
-
-
 class _Meta(msgspec.Struct, gc=False):
     name: str | None = None
     labels: str | None = None
-    sort_index: int | None = None
+    sort_index: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
 
 
 _meta = msgspec.json.Decoder(_Meta, strict=False)

@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from tracekit.sources._chrome_events import Event, NotStrict, tolerant
-from tracekit.sources._chrome_phases import Result, sort_events
+from tracekit.sources._chrome_phases import sort_events
+from tracekit.sources._chrome_result import Result
 from tracekit.sources._chrome_split import walk
 
 Item = TypeVar("Item")

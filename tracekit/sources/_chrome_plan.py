@@ -6,7 +6,7 @@ from tracekit.sources._chrome_bytes import TraceBytes
 from tracekit.sources._chrome_piece import Piece
 from tracekit.sources._chrome_split import learn_separator
 
-PIECE = 4 << 20
+PIECE = 2 << 20
 """Distance of the grid that cuts follow, in bytes."""
 LONGEST = 64 << 20
 """No element of the event array may be longer than this."""

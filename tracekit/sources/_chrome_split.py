@@ -87,12 +87,12 @@ def _ends_early(error: Exception, text: str) -> bool:
 
 def _past_damage(text: str, position: int, offset: int, error: Exception, found: Walk, report: Report) -> int:
     """Keep the damaged element at ``position`` if it can be mended, and find where the next one starts."""
-    end = _balanced_end(text, position)
+    following = next_event(text, position + 1)
+    end = _balanced_end(text, position, min(following, position + MATCH_LIMIT))
     if end is not None and _mendable(text[position:end]):
         found.events.append((position, end))
         return end
-    following = next_event(text, position + 1)
-    end = following if end is None else min(end, following)
+    end = following if end is None else end
     report.add("damaged_event", offset + position, _reason(error), max(1, text.count(_EVENT_MARK, position, end)))
     return end
 
@@ -112,10 +112,10 @@ def next_event(text: str, position: int, *, whole: bool = False) -> int:
     return unfinished
 
 
-def _balanced_end(text: str, position: int) -> int | None:
-    """End of the object at ``position`` by its braces, strings aside."""
+def _balanced_end(text: str, position: int, limit: int) -> int | None:
+    """End of the object at ``position`` by its braces, strings aside, if it ends before ``limit``."""
     depth = 0
-    for token in _BRACES.finditer(text, position, position + MATCH_LIMIT):
+    for token in _BRACES.finditer(text, position, limit):
         if token[0] == "{":
             depth += 1
         elif token[0] == "}":

@@ -12,7 +12,7 @@ from tracekit import tables
 from tracekit.sources._chrome_categories import device_of
 from tracekit.sources._chrome_events import ABSENT, Report
 from tracekit.sources._chrome_header import HeaderFacts
-from tracekit.sources._chrome_phases import Result, ThreadFact
+from tracekit.sources._chrome_result import Result, ThreadFact
 from tracekit.sources.base import Severity, Sink
 
 

@@ -16,8 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from tracekit.sources._chrome_events import Loss, Report
-from tracekit.sources._chrome_phases import Mark, Result, ThreadFact
 from tracekit.sources._chrome_piece import Piece, read_piece
+from tracekit.sources._chrome_result import Mark, Result, ThreadFact
 
 
 class Header(msgspec.Struct, array_like=True):

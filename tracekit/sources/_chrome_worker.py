@@ -18,8 +18,8 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
-from tracekit.sources._chrome_phases import Result
 from tracekit.sources._chrome_piece import Piece, bracketed, read_piece
+from tracekit.sources._chrome_result import Result
 from tracekit.sources._chrome_wire import ask
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from tracekit.sources._chrome_wire import main; main(int(sys.argv[1]))"
@@ -80,7 +80,8 @@ class Workers:
     """Reads pieces in other processes; a worker that dies is replaced by reading in this one."""
 
     def __init__(self, count: int, descriptor: int | None) -> None:
-        self.in_flight = 2 * count + 2
+        # Bytes that have to be handed over are kept until they are read: fewer of them at a time.
+        self.in_flight = count + 2 if descriptor is None else 2 * count + 2
         self.reads_itself = descriptor is not None
         self._descriptor = descriptor
         self._threads = ThreadPoolExecutor(count, "tracekit-chrome")

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import re
 from collections import deque
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pyarrow.compute as pc
 
@@ -20,15 +20,15 @@ from tracekit.errors import SourceError
 from tracekit.sources._chrome_bytes import TraceBytes, open_bytes
 from tracekit.sources._chrome_header import base_time, find_head, header_facts
 from tracekit.sources._chrome_pairs import Pairs, merged
-from tracekit.sources._chrome_phases import Result
 from tracekit.sources._chrome_piece import Piece
 from tracekit.sources._chrome_plan import LONGEST, PIECE, Plan
+from tracekit.sources._chrome_result import Result
 from tracekit.sources._chrome_split import Head, next_event
 from tracekit.sources._chrome_summary import Summary
 from tracekit.sources._chrome_worker import Inline, Pending, Pool, Workers
 from tracekit.sources.base import Artifact, Sink, Source
 
-_SMALL = 6 * PIECE
+_SMALL = 12 * PIECE
 """Traces below this size are read in this process: two workers take longer to start than to read them."""
 _MOST_WORKERS = 4
 _ID_LIMIT = 2**40
@@ -64,7 +64,9 @@ def read_with(artifact: Artifact, sink: Sink, workers: int) -> None:
         with ExitStack() as stack:
             pool: Pool = Inline()
             if workers and data.reaches(_SMALL):
-                pool = stack.enter_context(Workers(workers, data.fileno))
+                # Where no process can be started (no interpreter of our own, no more processes), this one reads.
+                with suppress(OSError, TypeError, ValueError):
+                    pool = stack.enter_context(Workers(workers, data.fileno))
             _Reading(artifact, sink, data, pool).run()
     finally:
         data.close()
