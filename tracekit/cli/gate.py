@@ -17,18 +17,18 @@ from tracekit.errors import QueryError
 
 _EPILOG = """\b
 Examples:
-  tracekit gate baseline.json capture/ --max-device-time +5% --max-executions +0
+  tracekit gate baseline.json capture/ --max-device-time +5%
   tracekit gate before/ after/ --max-gap not_dispatched=+10% --junit gate.xml
   tracekit gate baseline.json capture/ --config pyproject.toml
 \b
-A configuration file holds the limits in a [gate] (or [tool.tracekit.gate]) table:
+A file holds the limits in a [gate] (or [tool.tracekit.gate]) table:
   [gate]
   device_time = "+5%"
   executions = "+0"
   gap = { not_dispatched = "+10%" }
 \b
-Exit codes: 0 every limit holds, 1 a limit is exceeded (or the input is at fault),
-2 wrong usage.
+Exit codes: 0 every limit holds, 1 a limit is exceeded (or the input is at
+fault), 2 wrong usage.
 """
 
 
