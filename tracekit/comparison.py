@@ -183,24 +183,8 @@ def _samples(inputs: Inputs) -> dict[str, list[float]]:
     for other, suffix in ((counts, "_counts"), (idle, "_gaps"), (work, "_work"), (host, "_host")):
         table = table.join(other, on="step", how="left", nulls_equal=True, suffix=suffix, maintain_order="left")
     table = table.fill_null(0)
-    columns = {
-        "device_time": "device_ns",
-        "host_time": None,
-        "host_self_time": "host_ns",
-        "window": "window_ns",
-        "executions": "execution_count",
-        "operators": "operator_count",
-        "launches": "launch_count",
-        **{part: f"{part}_ns" for part in _PARTS},
-        "exposed_collective": "exposed_collective_ns",
-        "exposed_copy": "exposed_copy_ns",
-        "gap": "gap_ns",
-        **{
-            f"gap.{cause}": f"{cause}_ns_gaps" if cause in ("collective", "copy") else f"{cause}_ns" for cause in CAUSES
-        },
-    }
     host_time = (table["host_only_ns"] + table["both_ns"]).to_list()
-    return {measure: host_time if column is None else table[column].to_list() for measure, column in columns.items()}
+    return {measure: host_time if column is None else table[column].to_list() for measure, column in MEASURES.items()}
 
 
 def _defaults(name: str) -> dict[str, str | int | bool | None]:
