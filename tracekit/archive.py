@@ -98,7 +98,7 @@ class TableWriter:
 
     def _flush(self) -> None:
         if self._pending_rows:
-            group = pa.concat_tables(self._pending).unify_dictionaries().combine_chunks()
+            group = pa.concat_tables(self._pending).unify_dictionaries()
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
             self._writer.write_table(group, row_group_size=_ROW_GROUP_ROWS)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from tracekit.sources._chrome_categories import LANES
-from tracekit.sources._chrome_columns import Codes, Ints, Joined, Text
+from tracekit.sources._chrome_columns import Codes, Ints, Joined
+from tracekit.sources._chrome_digits import WORD as _WORD
+from tracekit.sources._chrome_digits import digit_count, digit_value
 from tracekit.sources._chrome_events import ABSENT, Fields, NotStrict, Report, whole_number
 
 _OFF_DEVICE = (LANES.index("dispatch"), LANES.index("runtime"))
@@ -66,7 +67,6 @@ _fields = msgspec.json.Decoder(Fields)
 
 def promoted(
     attrs: Joined,
-    args: Text,
     codes: Codes,
     lane: Codes,
     report: Report,
@@ -76,8 +76,7 @@ def promoted(
     """Decode the promoted keys of every row.
 
     Args:
-        attrs: the JSON texts of all rows.
-        args: the same, one by one; empty where a row has none.
+        attrs: the JSON texts of all rows; empty where a row has none.
         codes: category of every row, as a code; rows of one category are decoded together.
         lane: index into ``LANES`` of every row, the same for all rows of a category.
         report: takes values that do not fit.
@@ -86,7 +85,7 @@ def promoted(
     Raises:
         NotStrict: only if ``strict``.
     """
-    count = len(args)
+    count = len(codes)
     found = Promoted(**{name: np.full(count, ABSENT) for name in _INTEGERS})  # type: ignore[arg-type]
     is_host = np.isin(lane, _OFF_DEVICE).all()
     left = _keys_in(attrs.data, HostArgs if is_host else DeviceArgs)
@@ -98,12 +97,11 @@ def promoted(
     if not left:
         return found
     for code in np.unique(codes).tolist():
-        mask = codes == code
-        rows = np.flatnonzero(mask)
+        rows = np.flatnonzero(codes == code)
         kind = HostArgs if int(lane[rows[0]]) in _OFF_DEVICE else DeviceArgs
         if not any(name in left for name in kind.__struct_fields__):
             continue
-        texts = args if len(rows) == count else list(compress(args, mask.tolist()))
+        texts = attrs.texts(rows)
         text = b",".join(texts if attrs.is_filled else [t if len(t) else b"{}" for t in texts])
         names = [name for name in _keys_in(text, kind) if name in left]
         if names:
@@ -158,9 +156,6 @@ def leading_integer(attrs: Joined, key: str) -> Ints | None:
     return found
 
 
-_WORD = 8
-
-
 def short_numbers(words: npt.NDArray[np.uint64]) -> Ints | None:
     """Decimal numbers from words of eight characters each; the first character is the lowest byte.
 
@@ -168,20 +163,11 @@ def short_numbers(words: npt.NDArray[np.uint64]) -> Ints | None:
         The numbers; None if one has no digit or more than seven, or goes on with anything but ``,``, a closing
         brace or white space.
     """
-    digits = words ^ np.uint64(0x3030303030303030)
-    above_nine = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
-    lowest = above_nine & (~above_nine + np.uint64(1))
-    if not lowest.all():
+    count = digit_count(words)
+    if ((count < 1) | (count >= _WORD)).any():
         return None
-    count = ((np.log2(lowest.astype(np.float64)) - 7) / 8).astype(np.uint64)
-    after = (words >> (count * np.uint64(8))) & np.uint64(0xFF)
-    if not count.all() or not np.isin(np.unique(after), _AFTER_NUMBER).all():
-        return None
-    pairs = digits << (np.uint64(64) - count * np.uint64(8))
-    pairs = (pairs * np.uint64(10) + (pairs >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
-    found: Ints = ((fours * np.uint64(10000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    return found
+    after = (words >> (count * 8).astype(np.uint64)) & np.uint64(0xFF)
+    return digit_value(words, count) if np.isin(np.unique(after), _AFTER_NUMBER).all() else None
 
 
 _AFTER_NUMBER = np.frombuffer(b",} \n\r\t", np.uint8)

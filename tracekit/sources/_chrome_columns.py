@@ -92,6 +92,11 @@ class Joined:
         """Whether no text is empty."""
         return bool((np.diff(self.offsets) > 0).all())
 
+    def texts(self, rows: Ints) -> list[bytes]:
+        """The texts of some rows, one by one."""
+        starts, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
+        return [self.data[start:end] for start, end in zip(starts, ends, strict=True)]
+
     def column(self) -> pa.Array:
         """The texts as a text column; empty ones are null."""
         filled = np.diff(self.offsets) > 0
@@ -118,11 +123,16 @@ def joined(texts: Text, *, strict: bool) -> Joined:
 def _check_objects(data: bytes, starts: Ints) -> None:
     if len(starts) and not (np.frombuffer(data, np.uint8)[starts] == ord("{")).all():
         raise NotStrict("args is not an object")
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            raise NotStrict("invalid UTF-8") from error
+    if not is_sound(data):
+        raise NotStrict("invalid UTF-8")
+
+
+def is_sound(data: bytes) -> bool:
+    """Whether bytes are valid UTF-8."""
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def nanoseconds(texts: Text, *, strict: bool) -> Ints:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tracekit.sources._chrome_columns import coded
+from tracekit.sources._chrome_columns import coded, joined
 from tracekit.sources._chrome_events import Report
 from tracekit.sources._chrome_result import Mark
 from tracekit.sources._chrome_rows import PHASES, EventColumns, event_batch
@@ -80,7 +80,7 @@ class Pairs:
             np.array([m.tid for m in marks], np.int64),
             np.array([m.at_ns for m in marks], np.int64),
             np.array([max(end, m.at_ns) for m, _, end in spans], np.int64),
-            [m.args.encode() for m in marks],
+            joined([m.args.encode() for m in marks], strict=False),
         )
         return event_batch(rows, self._report, strict=False)
 
@@ -99,14 +99,3 @@ def _joined(begun: Mark, ended: Mark) -> Mark:
         inner = [text[1:-1].strip() for text in (second, first)]
         args = "{" + ",".join(text for text in inner if text) + "}"
     return begun._replace(args=args, name=begun.name or ended.name)
-
-
-def merged(batches: Sequence[pa.RecordBatch | None]) -> pa.Table | pa.RecordBatch | None:
-    """All rows in order of their event id; None if there are none."""
-    present = [batch for batch in batches if batch is not None and batch.num_rows]
-    if len(present) < 2:
-        return present[0] if present else None
-    table = pa.Table.from_batches(present[:1])
-    for batch in present[1:]:
-        table = pa.concat_tables([table, pa.Table.from_batches([batch])])
-    return table.unify_dictionaries().combine_chunks().sort_by("event_id")

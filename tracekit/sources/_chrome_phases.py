@@ -24,11 +24,12 @@ from tracekit.sources._chrome_columns import (
     coded_letters,
     dictionary,
     ids,
+    joined,
     nanoseconds,
 )
 from tracekit.sources._chrome_events import ABSENT, NOTHING, Event, NotStrict, Report
 from tracekit.sources._chrome_result import Mark, Result, ThreadFact
-from tracekit.sources._chrome_rows import EventColumns, event_batch
+from tracekit.sources._chrome_rows import EventColumns, event_batch, merged
 from tracekit.sources._chrome_samples import Sample, memory_samples, sample_batch, series_of
 
 FLOW_PHASES = ("start", "step", "end")
@@ -40,13 +41,13 @@ _LIMIT_US = LIMIT_NS // 1000
 class Columns:
     """Events as one array or sequence per field of ``Event``."""
 
-    def __init__(self, events: Sequence[Event], first_id: int) -> None:
+    def __init__(self, events: Sequence[Event], event_id: Ints) -> None:
         ph, name, cat, pid, tid, self._ts, self._dur, self._args, self._id, bp, _ = zip(
             *map(astuple, events), strict=True
         )
         count = len(events)
         self._chosen: list[bool] | None = None
-        self.event_id: Ints = np.arange(first_id, first_id + count)
+        self.event_id = event_id
         self.phase, self.name, self.category = coded_letters(ph), coded(name), coded(cat)
         try:
             self.pid: Ints = np.fromiter(pid, np.int64, count)
@@ -124,7 +125,13 @@ class Setting:
     """Byte offset of the piece."""
 
 
-def sort_events(result: Result, events: Sequence[Event], positions: Sequence[int] | None, base_ns: int) -> None:
+def sort_events(
+    result: Result,
+    events: Sequence[Event],
+    positions: Sequence[int] | None,
+    base_ns: int,
+    event_id: Ints | None = None,
+) -> None:
     """Sort events into ``result`` by phase.
 
     Args:
@@ -132,6 +139,7 @@ def sort_events(result: Result, events: Sequence[Event], positions: Sequence[int
         events: every event of the piece, in file order.
         positions: byte offset of each, on the tolerant path; None on the strict one.
         base_ns: added to every time.
+        event_id: id of each; by default they count from the start of the piece.
 
     Raises:
         NotStrict: only on the strict path: some event needs the tolerant one.
@@ -140,7 +148,7 @@ def sort_events(result: Result, events: Sequence[Event], positions: Sequence[int
     if not events:
         return
     timed = None if positions is None else _timed(events, positions, result.report)
-    columns = Columns(events, result.start)
+    columns = Columns(events, np.arange(result.start, result.start + len(events)) if event_id is None else event_id)
     _count(result, columns.phase, columns.category)
     setting = Setting(base_ns, positions is None, result.start)
     routes = coded([ROUTES.get(str(letter), "other") for letter in columns.phase.values])
@@ -157,6 +165,19 @@ def _count(result: Result, letters: Coded, categories: Coded) -> None:
     for code in np.flatnonzero(counts).tolist():
         letter = str(letters.values[code // width])
         result.counts.append((letter, categories.values[code % width], int(counts[code])))
+
+
+def add_templated(result: Result, rows: EventColumns, base_ns: int) -> None:
+    """Add complete events that were read by their template, in order of their ids.
+
+    Raises:
+        NotStrict: if a value needs the tolerant path.
+    """
+    result.event_count += len(rows.event_id)
+    letters = Coded(["X"], np.zeros(len(rows.event_id), np.int32))
+    _count(result, letters, rows.category)
+    rows.start_ns, rows.end_ns = rows.start_ns + base_ns, rows.end_ns + base_ns
+    result.events = merged([result.events, event_batch(rows, result.report, strict=True)])
 
 
 def _timed(events: Sequence[Event], positions: Sequence[int], report: Report) -> Mask:
@@ -205,13 +226,13 @@ def _rows(result: Result, columns: Columns, setting: Setting) -> None:
         columns.tid,
         start,
         start + duration,
-        columns.args(),
+        joined(columns.args(), strict=setting.strict),
     )
     result.events = event_batch(rows, result.report, strict=setting.strict)
     if not complete.all() and "[memory]" in columns.name.values:
         memory = ~complete & (columns.name.codes == columns.name.values.index("[memory]"))
-        chosen = memory.tolist()
-        _add_samples(result, memory_samples(compress(rows.args, chosen), columns.pid[memory], start[memory]))
+        texts = rows.attrs.texts(np.flatnonzero(memory))
+        _add_samples(result, memory_samples(texts, columns.pid[memory], start[memory]))
 
 
 def _flows(result: Result, columns: Columns, setting: Setting) -> None:

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
+from tracekit.sources import _chrome_template
 from tracekit.sources._chrome_events import Event, NotStrict, tolerant
-from tracekit.sources._chrome_phases import sort_events
+from tracekit.sources._chrome_phases import add_templated, sort_events
 from tracekit.sources._chrome_result import Result
 from tracekit.sources._chrome_split import walk
 
@@ -33,12 +34,31 @@ _FAILURES = (msgspec.DecodeError, TypeError, UnicodeDecodeError, RecursionError)
 
 
 def read_piece(buffer: Buffer, piece: Piece) -> Result:
-    """Read one piece: at once if all its events are as they should be, else one by one.
+    """Read one piece: by columns where its events follow a template, at once if all are as they should be, else one by one.
 
     Args:
         buffer: ``[``, the bytes of the piece, ``]``.
         piece: where the bytes come from.
     """
+    return _by_template(buffer, piece) or _by_event(buffer, piece)
+
+
+def _by_template(buffer: Buffer, piece: Piece) -> Result | None:
+    """The piece read by the template of its events; None if that does not apply."""
+    split = _chrome_template.split(buffer, piece.start)
+    rest = None if split is None else _decode(_EVENTS, split.rest)[0]
+    if split is None or rest is None or len(rest) != len(split.rest_ids):
+        return None
+    result = Result(piece.start, stop=piece.stop)
+    try:
+        sort_events(result, rest, None, piece.base_ns, split.rest_ids)
+        add_templated(result, split.rows, piece.base_ns)
+    except NotStrict:
+        return None
+    return result
+
+
+def _by_event(buffer: Buffer, piece: Piece) -> Result:
     result = Result(piece.start, stop=piece.stop)
     events, closing = _decode(_EVENTS, buffer)
     if events is not None:

@@ -5,6 +5,7 @@ Worker processes load this module: numpy, pyarrow and msgspec, no polars.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from tracekit.sources._chrome_args import Promoted, promoted
 from tracekit.sources._chrome_categories import CATEGORIES, KINDS, LANES, NAMED, OTHER, place
-from tracekit.sources._chrome_columns import Coded, Codes, Ints, Mask, Text, coded, dictionary, ids, joined, small
+from tracekit.sources._chrome_columns import Coded, Codes, Ints, Joined, Mask, coded, dictionary, ids, small
 from tracekit.sources._chrome_events import ABSENT, NotStrict, Report
 
 PHASES = ("complete", "instant", "begin_end", "async")
@@ -33,7 +34,7 @@ class EventColumns:
     tid: Ints
     start_ns: Ints
     end_ns: Ints
-    args: Text
+    attrs: Joined
 
 
 def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.RecordBatch:
@@ -43,8 +44,7 @@ def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.Recor
         NotStrict: only if ``strict``: a value needs the tolerant path.
     """
     lane, kind = _places(rows.category, rows.name)
-    attrs = joined(rows.args, strict=strict)
-    keys = promoted(attrs, rows.args, rows.category.codes, lane, report, strict=strict)
+    keys = promoted(rows.attrs, rows.category.codes, lane, report, strict=strict)
     columns = {
         "event_id": pa.array(rows.event_id),
         "lane": dictionary(lane, LANES),
@@ -57,7 +57,7 @@ def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.Recor
         "start_ns": pa.array(rows.start_ns),
         "end_ns": pa.array(rows.end_ns),
         **_key_columns(rows, keys, lane == _HARDWARE, lane == _STREAM, kind),
-        "attrs_json": attrs.column(),
+        "attrs_json": rows.attrs.column(),
     }
     return pa.RecordBatch.from_pydict(columns)
 
@@ -111,3 +111,12 @@ def _or_null(values: list[int | None] | None, count: int, dtype: pa.DataType) ->
         return pa.array(values, dtype)
     except (OverflowError, pa.ArrowInvalid) as error:
         raise NotStrict("an id that does not fit") from error
+
+
+def merged(batches: Sequence[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    """All rows in order of their event id; None if there are none."""
+    present = [batch for batch in batches if batch is not None and batch.num_rows]
+    if len(present) < 2:
+        return present[0] if present else None
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in present])
+    return table.unify_dictionaries().sort_by("event_id").combine_chunks().to_batches()[0]

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from tracekit.errors import SourceError
 from tracekit.sources._chrome_bytes import TraceBytes, open_bytes
 from tracekit.sources._chrome_header import base_time, find_head, header_facts
-from tracekit.sources._chrome_pairs import Pairs, merged
+from tracekit.sources._chrome_pairs import Pairs
 from tracekit.sources._chrome_piece import Piece
 from tracekit.sources._chrome_plan import LONGEST, PIECE, Plan
 from tracekit.sources._chrome_result import Result
+from tracekit.sources._chrome_rows import merged
 from tracekit.sources._chrome_split import Head, next_event
 from tracekit.sources._chrome_summary import Summary
 from tracekit.sources._chrome_worker import Inline, Pending, Pool, Workers
