@@ -106,7 +106,6 @@ def merged(batches: Sequence[pa.RecordBatch | None]) -> pa.Table | pa.RecordBatc
     present = [batch for batch in batches if batch is not None and batch.num_rows]
     if len(present) < 2:
         return present[0] if present else None
-    table = pa.Table.from_batches(present[:1])
-    for batch in present[1:]:
-        table = pa.concat_tables([table, pa.Table.from_batches([batch])])
+    # Only a batch with rows of an export has the column ``source``.
+    table = pa.concat_tables([pa.Table.from_batches([b]) for b in present], promote_options="default")
     return table.unify_dictionaries().combine_chunks().sort_by("event_id")
