@@ -28,7 +28,7 @@ from tracekit.batch import Executors, Outcome, Task, cluster, local_processes, p
 from tracekit.batch.ledger import LEDGER, LocalLedger
 from tracekit.batch.running import memory_bytes, results
 from tracekit.batch.tasks import ingest_task
-from tracekit.durations import INDEX
+from tracekit.index import FOLDER as INDEX
 
 
 class Here(Executor):

@@ -8,7 +8,7 @@ import pytest
 import tracekit
 from tests.archive_data import NEURON, sample_archive
 from tracekit import archive as store
-from tracekit import durations, upkeep
+from tracekit import durations, index, upkeep
 from tracekit.profile import open_archive
 
 
@@ -50,14 +50,17 @@ def test_profiles_indexed_twice_count_once(archive: Path) -> None:
     durations.build(archive)
     ids = store.profile_ids(archive)
     contents = {i: str(store.read_manifest(store.profile_path(archive, i))["content_id"]) for i in ids[:2]}
-    durations._write(archive, contents)
-    assert len(list((archive / durations.INDEX).iterdir())) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "_segments", lambda *_: [])
+        patch.setattr(index, "contents", lambda *_: contents)
+        assert durations.build(archive) == 2
+    assert len(list((archive / index.FOLDER).iterdir())) == 2
     assert rows(open_archive(archive).durations) == plain(archive)
 
 
 def test_a_damaged_index_is_passed_over(archive: Path) -> None:
     durations.build(archive)
-    for path in (archive / durations.INDEX).iterdir():
+    for path in (archive / index.FOLDER).iterdir():
         path.write_bytes(path.read_bytes()[:-20])
     assert rows(open_archive(archive).durations) == plain(archive)
 

@@ -47,3 +47,15 @@ class ArchiveError(TracekitError):
 
 class QueryError(TracekitError):
     """A query is not valid, or tries to leave the archive."""
+
+
+class NoSuchProfileError(ArchiveError, KeyError):
+    """An archive has no profile of that name."""
+
+
+class NoSuchAttributeError(TracekitError, AttributeError):
+    """A profile or an archive has no table, metric or attribute of that name."""
+
+
+class NoPathError(TracekitError, TypeError):
+    """What was to be opened is not even a path."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
+import difflib
 import html
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,10 +13,16 @@ import platformdirs
 import polars as pl
 
 from tracekit import archive as store
-from tracekit import durations, tables
+from tracekit import durations, measured, tables
 from tracekit.comparison import Comparison, side
 from tracekit.comparison import diff as compare
-from tracekit.errors import ArchiveError, TracekitError
+from tracekit.errors import (
+    ArchiveError,
+    NoPathError,
+    NoSuchAttributeError,
+    NoSuchProfileError,
+    TracekitError,
+)
 from tracekit.ingestion import Progress, ingest
 from tracekit.metrics import METRICS, metric
 from tracekit.metrics.base import Inputs, OptionValue
@@ -33,6 +37,9 @@ Scope = str | int
 """``"steps"`` (steps after warm-up, or everything if there are none), ``"all"``, or a step number."""
 
 
+_PATH_HINT = "name a capture, a trace, a stored profile, an archive, or s3://bucket/prefix"
+
+
 class _Tables:
     """The stored tables as LazyFrames, by attribute."""
 
@@ -42,6 +49,10 @@ class _Tables:
 
     def sql_table(self, name: str) -> pl.LazyFrame:
         """See ``query.Queryable``."""
+        raise NotImplementedError
+
+    def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
+        """A metric by name."""
         raise NotImplementedError
 
     def query(self, sql: str) -> pl.LazyFrame:
@@ -96,6 +107,33 @@ class _Tables:
     def notes(self) -> pl.LazyFrame:
         """Everything worth knowing about the data (``tables.NOTES``)."""
         return self.table("notes")
+
+    def __getattr__(self, name: str) -> Callable[..., pl.LazyFrame]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in METRICS:
+            raise _no_attribute(type(self), name)
+
+        def compute(*, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
+            return self.metric(name, scope=scope, **options)
+
+        compute.__name__, compute.__doc__ = name, METRICS[name].doc
+        return compute
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *METRICS})
+
+
+def _no_attribute(kind: type[_Tables], name: str) -> NoSuchAttributeError:
+    public = [known for known in dir(kind) if not known.startswith("_")]
+    near = difflib.get_close_matches(name, [*public, *METRICS], 3, 0.6)
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"metrics are {', '.join(METRICS)}; tables are {', '.join(tables.TABLES)}"
+    )
+    article = "an archive" if issubclass(kind, Archive) else "a profile"
+    return NoSuchAttributeError(f"{article} has no attribute, table or metric {name!r}", hint=hint)
 
 
 class Profile(_Tables):
@@ -199,19 +237,6 @@ class Profile(_Tables):
                 )
         return chosen.compute(self.inputs(scope), {**known, **options})
 
-    def __getattr__(self, name: str) -> Callable[..., pl.LazyFrame]:
-        if name.startswith("_") or name not in METRICS:
-            raise AttributeError(f"a profile has no attribute, table or metric {name!r}")
-
-        def compute(*, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
-            return self.metric(name, scope=scope, **options)
-
-        compute.__doc__ = METRICS[name].doc
-        return compute
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *METRICS})
-
     def timeline(self, step: int | None = None, *, scope: Scope = "steps") -> View:
         """The four lanes, to pan and zoom in a notebook; with ``step`` only that step, every event of it.
 
@@ -305,39 +330,60 @@ class Archive(_Tables, Mapping[str, Profile]):
             return self.runs
         if name == "durations":
             return self.durations
-        return self._measured(name) if name in METRICS else self.table(name)
-
-    def _measured(self, name: str) -> pl.LazyFrame:
-        """A metric of every profile, computed one after another into files that last as long as the process.
-
-        A plan for all profiles at once, or all rows in memory, would grow with the archive.
-        """
-        folder = Path(tempfile.mkdtemp(prefix="tracekit-metric-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        first = folder / "0.parquet"
-        metric(name).table.empty().select(pl.lit(None, pl.String).alias("profile"), pl.all()).write_parquet(first)
-        paths = [first]
-        for number, profile in enumerate(self.values(), 1):
-            rows = metric(name).table.conform(profile.metric(name).collect(engine="streaming"))
-            paths.append(folder / f"{number}.parquet")
-            rows.select(pl.lit(profile.id).alias("profile"), pl.all()).write_parquet(paths[-1])
-        return pl.scan_parquet(paths, glob=False)
+        if name not in METRICS:
+            return self.table(name)
+        if not self.ids:
+            spec = metric(name).table
+            return spec.empty().lazy().select(pl.lit(None, pl.String).alias("profile"), pl.all())
+        return self.metric(name)
 
     def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
-        """A metric of every profile, with ``profile`` first."""
-        frames = [
-            profile.metric(name, scope=scope, **options).select(pl.lit(profile.id).alias("profile"), pl.all())
-            for profile in self.values()
-        ]
-        if not frames:
-            raise ArchiveError(f"{self.path}: no profiles", hint="run `tracekit ingest` first")
+        """A metric of every profile, with ``profile`` first: computed now, one profile after another.
+
+        What the archive's index holds of it (``tracekit archive index --metric``) is read from there.
+
+        Raises:
+            TracekitError: as of ``Profile.metric``; or if the archive is empty.
+        """
+        chosen = metric(name)
+        ids = self.ids
+        if not ids:
+            raise ArchiveError(f"{self._place}: no profiles", hint="run `tracekit ingest` first")
+        given = {o.name: options.get(o.name, o.default) for o in chosen.options}
+        is_plain = (
+            scope == "steps"
+            and not set(options) - set(given)
+            and all(given[o.name] == o.default for o in chosen.options)
+        )
+        frames, rest = self._indexed(name, ids) if is_plain else ([], ids)
+        if rest:
+            frames.append(measured.spool(name, map(self.__getitem__, rest), scope=scope, options=options))
         return pl.concat(frames)
 
-    def __getitem__(self, profile_id: str) -> Profile:
+    def _indexed(self, name: str, ids: Sequence[str]) -> tuple[list[pl.LazyFrame], list[str]]:
+        return measured.covered(self.path, name, ids)
+
+    def unindexed(self, name: str) -> int:
+        """Of how many profiles ``metric`` has to compute a metric, because the index does not hold it."""
+        return len(self._indexed(name, self.ids)[1])
+
+    @property
+    def _place(self) -> str:
+        return str(self.path)
+
+    def _open(self, profile_id: str) -> Profile | None:
+        """A profile, None if the archive has none of that name."""
         path = store.profile_path(self.path, profile_id)
-        if not (path / store.MANIFEST).is_file():
-            raise KeyError(profile_id)
-        return Profile(path)
+        return Profile(path) if (path / store.MANIFEST).is_file() else None
+
+    def __getitem__(self, profile_id: str) -> Profile:
+        found = self._open(profile_id)
+        if found is None:
+            ids = self.ids
+            near = difflib.get_close_matches(str(profile_id), ids, 3, 0.5) or ids[:3]
+            hint = f"archive.ids lists them: {', '.join(near)}{', …' if len(ids) > len(near) else ''}"
+            raise NoSuchProfileError(f"{self._place}: no profile {profile_id!r}", hint=hint if ids else "it is empty")
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -380,6 +426,8 @@ def open_any(
     Raises:
         TracekitError: if the path holds nothing that can be read.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise NoPathError(f"{path!r} is no path but {type(path).__name__}", hint=_PATH_HINT)
     if str(path).startswith("s3:/"):
         return _remote(path)
     place = Path(path)

@@ -147,6 +147,11 @@ def _explained(error: PolarsError, opened: Mapping[str, pl.LazyFrame]) -> QueryE
         for frame in opened.values():
             valid += [c for c in frame.collect_schema() if c not in valid]
         name = column.group(1)
+        label = re.fullmatch(r"(?:\w+\.)?label_(\w+)", name)
+        if label and not _near(name, (c for c in valid if c.startswith("label_"))):
+            key = label.group(1)
+            hint = f"set it: tracekit archive label ARCHIVE PROFILE {key}=…, or tracekit batch … --label {key}=…"
+            return QueryError(f"no profile has the label {key!r}", hint=hint)
         return QueryError(f"no column {name!r}", hint=_near(name, valid) or f"columns are {', '.join(valid[:12])}, …")
     problem = re.sub(r"^sql parser error: ", "", problem)
     return QueryError(f"the query is not valid: {problem}", hint="the dialect is that of Polars SQL")

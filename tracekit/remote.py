@@ -396,10 +396,15 @@ class RemoteArchive(Archive):
         """See ``Archive.only``."""
         return RemoteArchive(self.url, ids)
 
-    def __getitem__(self, profile_id: str) -> Profile:
-        if profile_id not in self.ids:
-            raise KeyError(profile_id)
-        return RemoteProfile(f"{self.url}/{store.PROFILE_PREFIX}{profile_id}")
+    def _indexed(self, name: str, ids: Sequence[str]) -> tuple[list[pl.LazyFrame], list[str]]:
+        return [], list(ids)
+
+    @property
+    def _place(self) -> str:
+        return printable(self.url)
+
+    def _open(self, profile_id: str) -> Profile | None:
+        return RemoteProfile(f"{self.url}/{store.PROFILE_PREFIX}{profile_id}") if profile_id in self.ids else None
 
     def __repr__(self) -> str:
         return f"<Archive {printable(self.url)}: {len(self)} profiles>"

@@ -74,11 +74,20 @@ def _columns(texts: pl.Series, prefix: str) -> Mapping[str, pl.Series]:
     keys = sorted({key for facts in parsed.values() for key in facts})
     columns: dict[str, pl.Series] = {}
     for key in keys:
-        name = prefix + (re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_").lower() or "_")
+        name = prefix + _column_name(key)
         if name not in columns:
             values = {text: facts.get(key) for text, facts in parsed.items()}
             columns[name] = texts.replace_strict(values, default=None, return_dtype=pl.String).alias(name)
     return columns
+
+
+def label_column(key: str) -> str:
+    """The column of ``runs`` that holds a label."""
+    return f"label_{_column_name(key)}"
+
+
+def _column_name(key: str) -> str:
+    return re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_").lower() or "_"
 
 
 def _object(text: str) -> dict[str, str]:

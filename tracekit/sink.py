@@ -242,8 +242,18 @@ class ArtifactSink:
         event_id = pc.add(table["event_id"], pa.scalar(self._base, pa.int64()))
         table = table.set_column(table.schema.get_field_index("event_id"), "event_id", event_id)
         table = table.append_column("session", _constant(session, rows))
-        table = table.append_column("source", _constant(self._source, rows))
+        table = self._with_source(table)
         return table.append_column("is_primary", self._primary(table["lane"], session))
+
+    def _with_source(self, table: pa.Table) -> pa.Table:
+        """``source`` of every row: this artifact's, but of rows of an export the one they came from."""
+        own = _constant(self._source, table.num_rows)
+        if "source" not in table.schema.names:
+            return table.append_column("source", own)
+        place, given = table.schema.get_field_index("source"), table["source"]
+        if given.null_count < len(given):
+            own = pc.fill_null(pc.cast(given, pa.large_string()), self._source)
+        return table.set_column(place, "source", own)
 
     def _primary(self, lanes: pa.ChunkedArray, session: str) -> pa.Array | pa.ChunkedArray:
         taken = [lane for lane in _SYSTEM_LANES if not self.wants(session, lane)]

@@ -21,6 +21,7 @@ import polars as pl
 from tracekit import comparison
 from tracekit.errors import TracekitError
 from tracekit.profile import Archive
+from tracekit.runs import label_column
 from tracekit.significance import judge
 from tracekit.tables import Column, Table
 
@@ -99,11 +100,20 @@ def trend(archive: Archive, measure: str, by: str = "time") -> pl.DataFrame:
 
 
 def _column(by: str, runs: pl.DataFrame) -> str:
-    name = "profile" if by == "time" else "label_" + by.removeprefix("label:") if by.startswith("label:") else by
-    if name not in runs.columns:
-        known = ["time", *(f"label:{c.removeprefix('label_')}" for c in runs.columns if c.startswith("label_"))]
-        raise TracekitError(f"cannot order by {by!r}", hint=f"use {', '.join(known)} or a column of the table runs")
-    return name
+    if by == "time":
+        return "profile"
+    key = by.removeprefix("label:")
+    name = label_column(key) if by.startswith("label:") else by
+    if name in runs.columns:
+        return name
+    labels = [f"label:{c.removeprefix('label_')}" for c in runs.columns if c.startswith("label_")]
+    known = ", ".join(["time", *labels])
+    if name == by:
+        raise TracekitError(f"cannot order by {by!r}", hint=f"use {known} or a column of the table runs")
+    raise TracekitError(
+        f"no profile has the label {key!r}",
+        hint=f"set it: tracekit archive label ARCHIVE PROFILE {key}=…, or batch --label {key}=…; or order by {known}",
+    )
 
 
 def _samples(archive: Archive, profile: str, measure: str) -> Sequence[float]:

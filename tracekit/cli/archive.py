@@ -163,14 +163,27 @@ def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
     console().print(f"{len(ids):,} profiles: {size(before)} → {size(after)}")
 
 
-@command.command("index")
+@command.command(
+    "index", epilog="\b\nExamples:\n  tracekit archive index runs/\n  tracekit archive index runs/ --metric gaps\n"
+)
 @_archive_argument
-def index(archive: str) -> None:
-    """Index durations by name, so that questions about one operator read little (batch does this, too)."""
-    from tracekit import durations
+@click.option(
+    "--metric", "names", multiple=True, metavar="NAME", help="Keep this metric of every profile, too; repeatable."
+)
+def index(archive: str, names: tuple[str, ...]) -> None:
+    """Keep durations by name, and metrics, beside the profiles, so that questions about many are answered quickly.
 
-    added = durations.build(_local(archive))
-    console().print(f"indexed {added:,} profiles")
+    A batch keeps durations, and those metrics that were named here once. The index may be deleted at any time.
+    """
+    from tracekit import durations, measured
+    from tracekit.metrics import metric
+
+    root, found = _local(archive), _open(archive)
+    for name in names:
+        metric(name)
+    console().print(f"durations: {durations.build(root):,} profiles added")
+    for name in dict.fromkeys((*measured.kept(root), *names)):
+        console().print(f"{name}: {measured.build(root, name, found.__getitem__):,} profiles added")
 
 
 @command.command("migrate")

@@ -136,11 +136,17 @@ def _prepared(archive: str, *, make: bool) -> Ledger:
 
 def _index(archive: str) -> None:
     """Index what is new; a profile that is damaged or just being replaced must not fail the batch."""
-    from tracekit import durations, remote
+    from tracekit import durations, measured, remote
+    from tracekit.profile import Archive
 
-    if not remote.is_url(archive):
+    if remote.is_url(archive):
+        return
+    root = Path(archive)
+    with suppress(TracekitError, OSError):
+        durations.build(root)
+    for name in measured.kept(root):
         with suppress(TracekitError, OSError):
-            durations.build(Path(archive))
+            measured.build(root, name, Archive(root).__getitem__)
 
 
 @contextmanager

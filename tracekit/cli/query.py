@@ -33,6 +33,8 @@ _HELP = """.tables            tables and what they hold
 .format FORM       table, json or csv
 .quit              leave (also Ctrl-D)
 SQL may span lines and ends with ;"""
+_MANY = 50
+"""Profiles of which computing a metric takes long enough to say so."""
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN", "ON", "AS", "AND", "OR", "NOT"),
     *("IN", "LIKE", "IS NULL", "DESC", "DISTINCT", "HAVING", "WITH", "CASE", "WHEN", "THEN", "ELSE", "END", "COUNT("),
@@ -120,8 +122,28 @@ def _answer(
         text = named_query(text[1:].rstrip("; "), folders).filled(values)
     elif values:
         raise click.UsageError("--param goes with a named query (@NAME)")
+    _tell_of_work(found, text)
     frame = collect(found.query(text))
     emit(frame, table_of(frame), form, output, limit=limit or None)
+
+
+def _tell_of_work(found: Profile | Archive, sql: str) -> None:
+    """Say on standard error what takes long, and how to have it quicker the next time."""
+    from tracekit.metrics import METRICS
+    from tracekit.profile import Archive
+    from tracekit.query import named_tables
+
+    if not isinstance(found, Archive):
+        return
+    for name in (n for n in named_tables(sql) if n in METRICS):
+        count = found.unindexed(name)
+        if count >= _MANY:
+            place = printable(str(found.path))
+            quicker = (
+                "" if place.startswith("s3:/") else f"; `tracekit archive index {place} --metric {name}` keeps them"
+            )
+            out = console(stderr=True)
+            out.print(f"computing {name} of {count:,} profiles{quicker}", style="dim", soft_wrap=True)
 
 
 def _list_queries(folders: list[Path]) -> None:

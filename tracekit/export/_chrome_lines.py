@@ -20,7 +20,7 @@ _ARGS: Mapping[str, str] = {
     "exec_id": "execution_id",
     "bytes": "moved_bytes",
 }
-"""Key in ``args`` → column, for rows whose attributes do not have them already."""
+"""Key in ``args`` → column, for rows of other sources; ``sources._chrome_exported`` reads them back."""
 
 _FACTS = {
     "process_name": "name",
@@ -58,19 +58,15 @@ def events(frame: pl.LazyFrame, labels: pl.LazyFrame, base_ns: int) -> pl.LazyFr
 
 
 def _category() -> pl.Expr:
-    """The category as it stood in a Chrome trace; of other sources ``<lane>:<kind>``, which the reader knows."""
-    return (
-        pl.when(pl.col("source") == "kineto")
-        .then(pl.col("category"))
-        .otherwise(pl.concat_str("lane", pl.lit(":"), "kind"))
-    )
+    """The category as it stood in a Chrome trace, as JSON; of other sources with source, lane and kind before it."""
+    told = pl.concat_str("source", "lane", "kind", "category", separator=":", ignore_nulls=True)
+    return pl.when(pl.col("source") == "kineto").then(pl.col("category")).otherwise(told)
 
 
 def _attributes() -> pl.Expr:
-    """All ``args`` as they stood in a Chrome trace; of other sources the attributes and what has a column."""
+    """All ``args`` as they stood in a Chrome trace; of other sources what has a column, and the attributes."""
     own = [_optional(key, pl.col(column).cast(pl.String)) for key, column in _ARGS.items()]
-    rest = pl.lit(",") + pl.col("attrs_json").str.strip_prefix("{").str.strip_suffix("}")
-    parts = [*own, _optional("model_id", _quoted("model_id")), rest.fill_null("")]
+    parts = [*own, _optional("model_id", _quoted("model_id")), _optional("attrs", pl.col("attrs_json"))]
     inner = pl.concat_str(parts).str.strip_prefix(",")
     whole = pl.when(inner != "").then(pl.concat_str(pl.lit("{"), inner, pl.lit("}")))
     return pl.when(pl.col("source") == "kineto").then(pl.col("attrs_json")).otherwise(whole)
@@ -114,7 +110,7 @@ def samples(frame: pl.LazyFrame, labels: pl.LazyFrame, base_ns: int, *, has_allo
     )  # fmt: skip
     series = pl.concat_str(pl.lit("{"), _quoted("series"), pl.lit(":"), value, pl.lit("}"))
     named = frame.with_columns(
-        name=pl.col("counter").str.extract(r"^(.*)/", 1).fill_null(pl.col("counter")),
+        name=pl.col("counter").str.extract(r"(?s)^(.*)/", 1).fill_null(pl.col("counter")),
         series=pl.col("counter").str.extract(r"/([^/]*)$", 1).fill_null(pl.lit("value")),
     )
     once = pl.struct("name", "process_id", "at_ns", "attrs_json").is_first_distinct() | pl.col("attrs_json").is_null()

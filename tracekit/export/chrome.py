@@ -5,10 +5,8 @@ again. Reading an export back gives the same rows as the profile's ``traces`` ha
 
 * ``threads``, ``flows``, ``samples``: every row and column. Of samples that no Chrome trace gave, ``unit`` and
   ``core_index`` are lost, and a counter without ``/`` in its name gets ``/value`` behind it.
-* ``events`` from a Chrome trace: every column but ``event_id`` (the order is kept).
-* primary ``events`` from other sources: the same but ``source``, ``phase``, ``category`` (``<lane>:<kind>``),
-  ``stream_id`` (on the device the thread, where it was null) and ``attrs_json`` (which also holds what has a column).
-  ``physical_core`` stays in ``args`` alone, and so do ``core_index`` and ``moved_bytes`` off the device.
+* primary ``events``, of whatever source: every column but ``event_id`` (the order is kept). What no Chrome trace
+  spelled carries its source, lane and kind in ``cat`` and its columns in ``args``, and its ``source`` comes back.
 * events that are not primary, because a better source describes them too, are left out.
 
 Times are exact: microseconds with three decimals from ``baseTimeNanoseconds`` on.

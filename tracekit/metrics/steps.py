@@ -53,7 +53,11 @@ def steps(events: pl.LazyFrame) -> pl.LazyFrame:
     Returns:
         ``STEPS``, by session and start; empty without ``ProfilerStep`` annotations.
     """
-    found = _found(events)
+    return _marked(_found(events), events)
+
+
+def _marked(found: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
+    """``STEPS`` of the steps found."""
     reason = pl.coalesce("_loaded", "_compiled", "_slow")
     leading = reason.is_not_null().cast(pl.Int8).cum_min().over("session", order_by="start_ns") == 1
     marked = (
@@ -131,7 +135,8 @@ def scope(events: pl.LazyFrame, sessions: pl.LazyFrame, which: str | int) -> pl.
     """
     if which == "all":
         return _whole(sessions).collect().lazy()
-    found = steps(events).collect()
+    named = _found(events).collect()
+    found = _marked(named.lazy(), events).collect() if named.height else STEPS.empty()
     if isinstance(which, int):
         chosen = found.filter(pl.col("step") == which)
         if chosen.is_empty():

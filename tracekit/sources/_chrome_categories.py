@@ -7,6 +7,8 @@ Imports nothing heavy: worker processes load it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 Place = tuple[str, str]
 """``(lane, kind)`` as in ``tables.LANES`` and ``tables.KINDS``."""
@@ -14,19 +16,44 @@ Place = tuple[str, str]
 OTHER: Place = ("dispatch", "other")
 """Where an event of an unknown category goes."""
 
-_SYSTEM_KINDS = ("call", "execution", "collective", "copy_in", "copy_out", "copy", "memory", "model", "sync", "other")
-_FRAMEWORK_KINDS = ("op", "annotation", "python", "call", "sync", "window", "overhead", "other")
-SYSTEM: Mapping[str, Place] = {
-    f"{lane}:{kind}": (lane, kind)
-    for lane, kinds in (
-        ("dispatch", _FRAMEWORK_KINDS),
-        ("stream", _FRAMEWORK_KINDS),
-        ("runtime", _SYSTEM_KINDS),
-        ("hardware", _SYSTEM_KINDS),
-    )
-    for kind in kinds
-}
-"""Categories that ``tracekit export --to chrome`` gives to events of the Neuron system trace."""
+_SOURCES = ("explorer", "system_json", "fetch_json", "ntrace", "host")
+_LANES = ("dispatch", "stream", "runtime", "hardware")
+_KINDS = (
+    "op",
+    "annotation",
+    "python",
+    "call",
+    "execution",
+    "collective",
+    "copy_in",
+    "copy_out",
+    "copy",
+    "memory",
+    "model",
+    "sync",
+    "window",
+    "overhead",
+    "other",
+)
+
+
+class Exported(NamedTuple):
+    """What ``tracekit export --to chrome`` writes as category: ``<source>:<lane>:<kind>[:<category>]``."""
+
+    source: str
+    lane: str
+    kind: str
+    category: str | None
+
+
+@lru_cache(maxsize=1024)
+def exported(category: str | None) -> Exported | None:
+    """The parts of a category that an export gave to a row of another source; None for every other category."""
+    parts = (category or "").split(":", 3)
+    if len(parts) < 3 or parts[0] not in _SOURCES or parts[1] not in _LANES or parts[2] not in _KINDS:
+        return None
+    return Exported(parts[0], parts[1], parts[2], parts[3] if len(parts) > 3 else None)
+
 
 CATEGORIES: Mapping[str, Place] = {
     "cpu_op": ("dispatch", "op"),
@@ -56,7 +83,6 @@ CATEGORIES: Mapping[str, Place] = {
     "Memset": ("hardware", "memory"),
     "gpu_user_annotation": ("hardware", "annotation"),
     "cuda_sync": ("hardware", "sync"),
-    **SYSTEM,
 }
 """Category → (lane, kind) unless ``NAMED`` says otherwise."""
 
@@ -95,19 +121,24 @@ DEVICES: Mapping[str, str] = {
     "xpu_driver": "xpu",
     "hip_runtime": "rocm",
     "hip_driver": "rocm",
-    **dict.fromkeys(SYSTEM, "neuron"),
 }
 """Category → device that it gives away; earlier lines win. Anything else on the device is CUDA or ROCm."""
 
-LANES = tuple(dict.fromkeys(lane for lane, _ in (*CATEGORIES.values(), OTHER)))
-KINDS = tuple(
-    dict.fromkeys([kind for _, kind in (*CATEGORIES.values(), OTHER)] + [k for r in NAMED.values() for _, k in r])
-)
+LANES, KINDS = _LANES, _KINDS
+"""As in ``tables``, which worker processes do not load."""
+
+
+def lane_and_kind(category: str | None) -> Place:
+    """Lane and kind of a category, whatever the name of the event."""
+    known = CATEGORIES.get(category or "")
+    if known is None and (found := exported(category)) is not None:
+        return found.lane, found.kind
+    return known or OTHER
 
 
 def place(category: str | None, name: str) -> Place:
     """Lane and kind of an event of this category and name."""
-    lane, kind = CATEGORIES.get(category or "", OTHER)
+    lane, kind = lane_and_kind(category)
     for part, named_kind in NAMED.get(category or "", ()):
         if part in name:
             return lane, named_kind
@@ -124,6 +155,8 @@ def device_of(categories: set[str], *, is_amd: bool) -> str:
     for category, device in DEVICES.items():
         if category in categories:
             return device
-    if not any(CATEGORIES.get(c, OTHER)[0] in ("hardware", "runtime") for c in categories):
+    if any(exported(category) for category in categories):
+        return "neuron"
+    if not any(lane_and_kind(c)[0] in ("hardware", "runtime") for c in categories):
         return "cpu"
     return "rocm" if is_amd else "cuda"

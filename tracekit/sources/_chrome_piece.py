@@ -34,7 +34,7 @@ _FAILURES = (msgspec.DecodeError, TypeError, UnicodeDecodeError, RecursionError)
 
 
 def read_piece(buffer: Buffer, piece: Piece) -> Result:
-    """Read one piece: by columns where its events follow a template, at once if all are as they should be, else one by one.
+    """Read one piece: by columns, else all its events at once, else (where one is not as it should be) one by one.
 
     Args:
         buffer: ``[``, the bytes of the piece, ``]``.
@@ -46,8 +46,10 @@ def read_piece(buffer: Buffer, piece: Piece) -> Result:
 def _by_template(buffer: Buffer, piece: Piece) -> Result | None:
     """The piece read by the template of its events; None if that does not apply."""
     split = _chrome_template.split(buffer, piece.start)
-    rest = None if split is None else _decode(_EVENTS, split.rest)[0]
-    if split is None or rest is None or len(rest) != len(split.rest_ids):
+    if split is None:
+        return None
+    rest, closing = _decode(_EVENTS, split.rest)
+    if rest is None or closing is not None or len(rest) != len(split.rest_ids):
         return None
     result = Result(piece.start, stop=piece.stop)
     try:

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.sources._chrome_args import Promoted, promoted
-from tracekit.sources._chrome_categories import CATEGORIES, KINDS, LANES, NAMED, OTHER, place
+from tracekit.sources._chrome_categories import KINDS, LANES, NAMED, lane_and_kind, place
 from tracekit.sources._chrome_columns import Coded, Codes, Ints, Joined, Mask, coded, dictionary, ids, small
 from tracekit.sources._chrome_events import ABSENT, NotStrict, Report
+from tracekit.sources._chrome_exported import ExportedRows, exported_rows, parts
 
 PHASES = ("complete", "instant", "begin_end", "async")
 _HARDWARE, _STREAM = LANES.index("hardware"), LANES.index("stream")
@@ -44,7 +45,9 @@ def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.Recor
         NotStrict: only if ``strict``: a value needs the tolerant path.
     """
     lane, kind = _places(rows.category, rows.name)
-    keys = promoted(rows.attrs, rows.category.codes, lane, report, strict=strict)
+    exported = exported_rows(rows.category, rows.attrs, report, strict=strict)
+    attrs = rows.attrs if exported is None else exported.attributes(rows.attrs, strict=strict)
+    keys = promoted(attrs, rows.category.codes, lane, report, strict=strict)
     columns = {
         "event_id": pa.array(rows.event_id),
         "lane": dictionary(lane, LANES),
@@ -56,25 +59,50 @@ def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.Recor
         "thread_id": ids(rows.tid),
         "start_ns": pa.array(rows.start_ns),
         "end_ns": pa.array(rows.end_ns),
-        **_key_columns(rows, keys, lane == _HARDWARE, lane == _STREAM, kind),
-        "attrs_json": rows.attrs.column(),
+        **_key_columns(rows, keys, lane == _HARDWARE, lane == _STREAM, kind, exported),
+        "attrs_json": attrs.column(),
     }
+    if exported is not None:
+        columns |= _exported_columns(rows, exported)
     return pa.RecordBatch.from_pydict(columns)
 
 
+def _exported_columns(rows: EventColumns, exported: ExportedRows) -> dict[str, pa.Array]:
+    """What rows of an export have besides: how another source spelled them, and which."""
+    category, source = parts(rows.category)
+    phase = np.where(exported.mask, len(PHASES), rows.phase).astype(np.int32)
+    return {
+        "phase": dictionary(phase, (*PHASES, None)),
+        "category": dictionary(category.codes, category.values),
+        "source": dictionary(source.codes, source.values),
+    }
+
+
 def _key_columns(
-    rows: EventColumns, keys: Promoted, on_device: Mask, on_stream: Mask, kind: Codes
+    rows: EventColumns,
+    keys: Promoted,
+    on_device: Mask,
+    on_stream: Mask,
+    kind: Codes,
+    exported: ExportedRows | None,
 ) -> dict[str, pa.Array]:
     """Columns from the promoted keys of ``args``; those that no row fills are left out."""
     columns = {}
-    if on_device.any() or on_stream.any():
+    if exported is not None or on_device.any() or on_stream.any():
         stream = np.where(on_device & (keys.stream != ABSENT), keys.stream, rows.tid)
         device = np.where(keys.device == ABSENT, np.where(on_device, rows.pid, ABSENT), keys.device)
-        columns["stream_id"] = ids(np.where(on_device | on_stream, stream, ABSENT))
-        columns["core_index"] = small(np.where(on_device | on_stream, device, ABSENT))
-        columns["moved_bytes"] = ids(np.where(on_device & _TRANSFERS[kind], keys.moved, ABSENT))
+        stream = np.where(on_device | on_stream, stream, ABSENT)
+        device = np.where(on_device | on_stream, device, ABSENT)
+        moved = np.where(on_device & _TRANSFERS[kind], keys.moved, ABSENT)
+        if exported is not None:
+            exported.fill(keys)
+            facts = ((stream, keys.stream), (device, keys.device), (moved, keys.moved))
+            stream, device, moved = (np.where(exported.mask, told, usual) for usual, told in facts)
+        columns["stream_id"], columns["core_index"], columns["moved_bytes"] = ids(stream), small(device), ids(moved)
     else:
         columns |= {name: _nothing(len(kind), name) for name in ("stream_id", "core_index", "moved_bytes")}
+    physical = None if exported is None else exported.physical_core()
+    columns["physical_core"] = _nothing(len(kind), "core_index") if physical is None else small(physical)
     columns["external_id"] = ids(keys.external)
     columns["correlation_id"] = ids(keys.correlation)
     columns["sequence_id"] = _or_null(keys.sequence, len(kind), pa.uint64())
@@ -91,7 +119,7 @@ def _nothing(count: int, name: str) -> pa.Array:
 
 def _places(category: Coded, name: Coded) -> tuple[Codes, Codes]:
     """Lane and kind of every row, as indices into ``LANES`` and ``KINDS``."""
-    found = [CATEGORIES.get(c or "", OTHER) for c in category.values]
+    found = [lane_and_kind(c) for c in category.values]
     lane = np.array([LANES.index(p[0]) for p in found], np.int32)[category.codes]
     kind = np.array([KINDS.index(p[1]) for p in found], np.int32)[category.codes]
     for code, value in enumerate(category.values):
@@ -118,5 +146,6 @@ def merged(batches: Sequence[pa.RecordBatch | None]) -> pa.RecordBatch | None:
     present = [batch for batch in batches if batch is not None and batch.num_rows]
     if len(present) < 2:
         return present[0] if present else None
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in present])
+    # Only a batch with rows of an export has the column ``source``.
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in present], promote_options="default")
     return table.unify_dictionaries().sort_by("event_id").combine_chunks().to_batches()[0]

@@ -5,10 +5,11 @@ An exporter spells its complete events alike::
     <head> <,"ts":> number <,"dur":> number <,"args":> {…} <}, {">
 
 The head holds phase, category, name, process and thread, and is the same for many events; what stands between the
-parts is learnt from the first such event of a piece. An event that is not exactly of that kind (flows, metadata, another
-order of keys, anything damaged) is left to the reader of single events. What makes this safe: unescaped quotes cannot
-occur inside a JSON string, each part is decoded or checked on its own, and the attributes of all events have to decode
-to as many objects as there are events; a boundary that was none fails one of these, and the piece is read event by event.
+parts is learnt from the first such event of a piece. An event that is not exactly of that kind (flows, metadata,
+another order of keys, anything damaged) is left to the reader of single events. What makes this safe: unescaped quotes
+cannot occur inside a JSON string, each part is decoded or checked on its own, and the attributes of all events have to
+decode to as many objects as there are events. A boundary that was none fails one of these, and the piece is then read
+event by event.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tracekit.sources._chrome_columns import LIMIT_NS, Codes, Ints, Joined, Mask, coded, is_sound
@@ -82,11 +82,13 @@ def learn(text: bytes) -> Template | None:
     while opening and time >= 0:
         parts = _PARTS.match(text, _white_before(text, text.rfind(b",", 0, time)))
         if parts:
-            following = re.compile(rb"\}\s*,\s*" + re.escape(opening[1])).search(text, parts.end(), parts.end() + _LEARN)
+            following = re.compile(rb"\}\s*,\s*" + re.escape(opening[1])).search(
+                text, parts.end(), parts.end() + _LEARN
+            )
             if following is None:
                 return None
             closing = text[_white_before(text, following.start()) : following.start()]
-            template = Template(*parts.groups(), closing, following[0])
+            template = Template(parts[1], parts[2], parts[3], closing, following[0])
             return template if b"\n" in template.ts and b"\n" in closing else None
         time = text.find(b'"ts"', time + 1, _LEARN)
     return None
@@ -109,12 +111,14 @@ def split(buffer: memoryview | bytes, first_id: int) -> Templated | None:
         Rows with times relative to the trace's base; None if the piece has no template, or is not sound.
     """
     # Words are read at any position: some space behind the end keeps them inside.
-    text = b"%b%b" % (buffer, b" " * (3 * WORD))
+    text = b"".join((buffer, b" " * (3 * WORD)))
     template = learn(text)
     if template is None:
         return None
     lines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     starts, closes = _boundaries(text, lines, template)
+    if not len(starts):
+        return None
     times = _times(text, lines, template, starts)
     found = _timed(text, template, starts, closes, times)
     if not len(found.rows):
@@ -139,7 +143,8 @@ def _words(text: bytes, positions: Ints) -> Words:
     aligned = np.frombuffer(text, "<u8", len(text) // WORD)
     inside = np.clip(positions, 0, WORD * (len(aligned) - 2))
     place, shift = inside >> 3, ((inside & 7) << 3).astype(np.uint64)
-    return (aligned[place] >> shift) | (aligned[place + 1] << (np.uint64(64) - shift))
+    words: Words = (aligned[place] >> shift) | (aligned[place + 1] << (np.uint64(64) - shift))
+    return words
 
 
 def _is_at(text: bytes, positions: Ints, literal: bytes) -> Mask:
@@ -222,7 +227,9 @@ def _numbers(text: bytes, positions: Ints) -> tuple[Ints, Ints, Mask]:
     decimals = following >> np.uint64(8)
     places = np.where(has_point, digit_count(decimals), 0)
     fits &= (places <= 3) & (has_point == (places > 0)) & (positions <= len(text) - 4 * WORD)
-    nanos = np.where(fits, micros, 0) * 1000 + digit_value(decimals, np.minimum(places, 3)) * 10 ** np.clip(3 - places, 0, 3)
+    nanos = np.where(fits, micros, 0) * 1000 + digit_value(decimals, np.minimum(places, 3)) * 10 ** np.clip(
+        3 - places, 0, 3
+    )
     return nanos, positions + count + has_point + places, fits
 
 

@@ -16,8 +16,9 @@ Rows: TypeAlias = pl.DataFrame | pa.RecordBatch | pa.Table
 SideTable = Literal["samples", "threads", "flows"]
 Severity = Literal["info", "warning", "error"]
 
-EVENT_COLUMNS = tuple(n for n in tables.EVENTS.names if n not in ("session", "source", "is_primary"))
-"""What a reader gives of ``tables.EVENTS``; the sink adds the rest."""
+EVENT_COLUMNS = tuple(n for n in tables.EVENTS.names if n not in ("session", "is_primary"))
+"""What a reader gives of ``tables.EVENTS``; the sink adds the rest. ``source`` is given only by a file that repeats
+what another format told (our own export), and null where it does not."""
 
 
 @dataclass(frozen=True)
