@@ -133,3 +133,23 @@ def test_a_missing_file_of_a_capture(tmp_path: Path, remove: str, check: str) ->
     path.unlink()
     found = diagnosed(tmp_path / "capture", tmp_path / "cache")
     assert check in set(found["check"]) and doctor.verdict(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("mtia", "torch.mtia."), ("rocm", "torch.cuda."), ("neuron", "torch.neuron."), (None, "torch.<")],
+)
+def test_the_next_step_names_the_device_at_hand(device: str | None, words: str) -> None:
+    given = changed(
+        sound(chains=[chain([], launch_id=2, dispatch_start_ns=0)]),
+        sessions=sessions({"session": "s", "device": device}),
+    )
+    (step,) = doctor.diagnose(given).filter(check="no_synchronise_before_stop")["next_step"]
+    assert words in step
+
+
+def test_one_is_singular_and_more_are_plural() -> None:
+    lost = chain([], launch_id=2, dispatch_start_ns=0)
+    for count, words in ((1, "1 launched operation without"), (2, "2 launched operations without")):
+        found = doctor.diagnose(sound(chains=[lost] * count)).filter(check="no_synchronise_before_stop")
+        assert found["message"][0].startswith(words)

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import polars as pl
@@ -82,7 +83,7 @@ def discover(
     assigned = assign(ordered, context)
     remarks += assigned.remarks
     artifacts = _pair(assigned.artifacts, neff_cache, remarks)
-    remarks += _lost_files(artifacts) + _artifacts_only(artifacts)
+    remarks += _lost_files(artifacts) + _artifacts_only(artifacts) + _no_system_trace(artifacts)
     name = _name(inputs, root, context)
     return Discovery(root, name, artifacts, assigned.sessions, _notes(remarks), tuple(sorted(set(ignored))))
 
@@ -97,7 +98,7 @@ def _inputs(paths: Sequence[Path]) -> list[Path]:
         try:
             mode = path.stat().st_mode
         except FileNotFoundError as error:
-            raise DiscoveryError(f"{shown}: no such file or directory") from error
+            raise DiscoveryError(f"{shown}: no such file or directory", hint=_near(path)) from error
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise DiscoveryError(f"{shown}: cannot be read: {why}", hint="check its permissions") from error
@@ -105,6 +106,16 @@ def _inputs(paths: Sequence[Path]) -> list[Path]:
             raise DiscoveryError(f"{shown}: neither a file nor a directory", hint=f"name {EXPECTED}")
     folders = {path for path in absolute if path.is_dir()}
     return [path for path in absolute if not folders & set(path.parents)]
+
+
+def _near(path: Path) -> str:
+    """What to do about a path that is not there: the name that was perhaps meant, else what is expected."""
+    try:
+        names = [p.name for p in path.parent.iterdir()]
+    except OSError:
+        return f"there is no {printable(str(path.parent))} either; name {EXPECTED}"
+    found = get_close_matches(path.name, names, n=1)
+    return f"did you mean {printable(str(path.with_name(found[0])))}?" if found else f"name {EXPECTED}"
 
 
 def _root(inputs: Sequence[Path]) -> Path:
@@ -210,6 +221,19 @@ def _artifacts_only(artifacts: Sequence[Artifact]) -> list[Remark]:
     message = "only compiled graphs and device profiles: there is no trace, so there are no events"
     hint = "capture with torch.profiler and NeuronConfig, or export: neuron-explorer view --ingest-only"
     return [Remark("warning", "artifacts_only", None, message, hint)]
+
+
+def _no_system_trace(artifacts: Sequence[Artifact]) -> list[Remark]:
+    """Processes that the runtime wrote files for, and whose system trace is not among them."""
+    system = {a.session for a in artifacts if a.role == "system" and a.format}
+    if None in system:
+        return []
+    traced = {a.session for a in artifacts if a.role == "trace"}
+    ran = {a.session for a in artifacts if a.role in ("neff", "ntff") or a.label.endswith("trace_info.pb")}
+    message = "no system trace (ntrace.pb, or an export of it): device time cannot be told"
+    hint = "copy ntrace.pb too, pass ProfileMode.RUNTIME to NeuronConfig, or export: neuron-explorer view --ingest-only"
+    lacking = sorted(s for s in (ran & traced) - system if s)
+    return [Remark("warning", "no_system_trace", None, message, hint, session) for session in lacking]
 
 
 def _notes(remarks: Sequence[Remark]) -> pl.DataFrame:

@@ -36,6 +36,7 @@ _COVERED_NOTES = frozenset(
         "no_framework_trace",
         "no_device_trace",
         "no_runtime_trace",
+        "no_system_trace",
         "artifacts_only",
         "no_events",
     }
@@ -67,7 +68,12 @@ def verdict(diagnoses: pl.DataFrame) -> int:
 
 
 def _report(
-    rows: pl.LazyFrame, check: str, severity: str, message: pl.Expr | str, next_step: str, count: str | None = None
+    rows: pl.LazyFrame,
+    check: str,
+    severity: str,
+    message: pl.Expr | str,
+    next_step: pl.Expr | str,
+    count: str | None = None,
 ) -> pl.LazyFrame:
     """Rows of ``DIAGNOSES`` from rows with (perhaps) ``session`` and a count."""
     has_session = "session" in rows.collect_schema()
@@ -77,8 +83,24 @@ def _report(
         session=pl.col("session") if has_session else pl.lit(None, dtype=pl.String),
         event_count=pl.col(count).cast(pl.Int64) if count else pl.lit(None, dtype=pl.Int64),
         message=pl.lit(message) if isinstance(message, str) else message,
-        next_step=pl.lit(next_step),
+        next_step=pl.lit(next_step) if isinstance(next_step, str) else next_step,
     )
+
+
+def _counted(noun: str, column: str = "event_count") -> pl.Expr:
+    """``1 event``, ``2 events``: a count with its noun."""
+    many = pl.when(pl.col(column) == 1).then(pl.lit("")).otherwise(pl.lit("s"))
+    return pl.format("{} " + noun + "{}", column, many)
+
+
+_ACTIVITIES = {"neuron": "PrivateUse1", "cuda": "CUDA", "rocm": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
+_MODULES = {"neuron": "neuron", "cuda": "cuda", "rocm": "cuda", "xpu": "xpu", "mtia": "mtia"}
+"""Device of a session → its ``ProfilerActivity`` and its module in torch."""
+
+
+def _of_device(names: dict[str, str], otherwise: str) -> pl.Expr:
+    """What ``names`` has for the session's ``device``."""
+    return pl.col("device").replace_strict(names, default=otherwise, return_dtype=pl.String)
 
 
 def _lanes(inputs: Inputs) -> pl.LazyFrame:
@@ -103,17 +125,26 @@ def _lanes(inputs: Inputs) -> pl.LazyFrame:
 
 def _no_events(inputs: Inputs) -> pl.LazyFrame:
     events = inputs.events.select(event_count=pl.len()).filter(pl.col("event_count") == 0)
-    message = "no events: there is nothing to analyse"
-    return _report(
-        events, "no_events", "unusable", message, "capture with torch.profiler; see docs/capture.md", "event_count"
-    )
+    role = pl.col("role")
+    files = inputs.artifacts.select(neff=(role == "neff").sum(), ntff=(role == "ntff").sum())
+    counted = events.join(files, how="cross")
+    only = pl.format("no events: only {} and {}", _counted("NEFF file", "neff"), _counted("NTFF file", "ntff"))
+    has_files = (pl.col("neff") > 0) | (pl.col("ntff") > 0)
+    message = pl.when(has_files).then(only).otherwise(pl.lit("no events: there is nothing to analyse"))
+    again = "capture with torch.profiler (docs/capture.md)"
+    export = f"{again} and NeuronConfig, or export what the runtime wrote: neuron-explorer view -d DIR --ingest-only"
+    step = pl.when(has_files).then(pl.lit(export)).otherwise(pl.lit(again))
+    return _report(counted, "no_events", "unusable", message, step, "event_count")
 
 
 def _no_device_events(inputs: Inputs) -> pl.LazyFrame:
     bare = _lanes(inputs).filter((pl.col("hardware") == 0) & (pl.col("dispatch") > 0) & (pl.col("launches") == 0))
     expected = bare.filter(pl.col("runtime") > 0)
     cpu = bare.filter(pl.col("runtime") == 0)
-    step = "request ProfilerActivity.PrivateUse1 (CUDA on a GPU) beside CPU, and synchronise before the profiler stops"
+    step = pl.format(
+        "request ProfilerActivity.{} beside CPU, and synchronise before the profiler stops",
+        _of_device(_ACTIVITIES, "PrivateUse1 (CUDA on a GPU)"),
+    )
     told = "no device events: this is a CPU-only trace, device time and gaps cannot be told"
     return pl.concat(
         [
@@ -139,17 +170,18 @@ def _no_framework_trace(inputs: Inputs) -> pl.LazyFrame:
 
 
 def _no_synchronise(inputs: Inputs) -> pl.LazyFrame:
-    lanes = _lanes(inputs).filter(pl.col("hardware") > 0).select("session")
+    lanes = _lanes(inputs).filter(pl.col("hardware") > 0).select("session", "device")
     never = inputs.chains.filter((pl.col("hardware_ids").list.len() == 0) & (pl.col("kind") != "memory"))
-    counted = never.group_by("session").agg(event_count=pl.len()).join(lanes, on="session", how="semi")
-    message = pl.format("{} launched operation(s) have no execution on the device", "event_count")
-    step = "call torch.neuron.synchronize() (torch.cuda.synchronize()) before the profiler stops"
+    counted = never.group_by("session").agg(event_count=pl.len()).join(lanes, on="session")
+    message = pl.format("{} without an execution on the device", _counted("launched operation"))
+    module = _of_device(_MODULES, "<device>")
+    step = pl.format("call torch.{}.synchronize() before the profiler stops", module)
     return _report(counted, "no_synchronise_before_stop", "care", message, step, "event_count")
 
 
 def _dropped(inputs: Inputs) -> pl.LazyFrame:
     lost = inputs.notes.filter(pl.col("code") == "unpaired_events").group_by("session").agg(pl.col("event_count").sum())
-    message = pl.format("{} starts or stops without their partner: the ring buffer was full", "event_count")
+    message = pl.format("{} without start or stop: the ring buffer was full", _counted("event"))
     return _report(
         lost,
         "dropped_events",
@@ -165,7 +197,7 @@ def _warmup(inputs: Inputs) -> pl.LazyFrame:
     loads = inputs.events.filter(pl.col("is_primary") & (pl.col("name") == "model_load")).select("session", "start_ns")
     kept = found.filter(~pl.col("is_warmup")).select("session", "start_ns", "end_ns")
     inside = intervals.within(loads, kept, ["session"]).group_by("session").agg(event_count=pl.len())
-    message = pl.format("{} model load(s) inside the measured steps", "event_count")
+    message = pl.format("{} inside the measured steps", _counted("model load"))
     return _report(
         inside,
         "no_warmup",
@@ -181,7 +213,7 @@ def _artifact_problems(inputs: Inputs) -> pl.LazyFrame:
     counted = damaged.group_by("session").agg(
         event_count=pl.len(), example=pl.format("{}: {}", "path", "problem").min()
     )
-    message = pl.format("{} NEFF/NTFF file(s) with a problem, e.g. {}", "event_count", "example")
+    message = pl.format("{} with a problem, e.g. {}", _counted("NEFF/NTFF file"), "example")
     return _report(counted, "neff_ntff", "info", message, "tracekit artifacts PATH lists them", "event_count")
 
 
@@ -202,7 +234,7 @@ def _idle_cores(inputs: Inputs) -> pl.LazyFrame:
         .join(used, on=["session", "core_index"], how="anti")
         .group_by("session").agg(event_count=pl.len())
     )  # fmt: skip
-    message = pl.format("{} core(s) are owned and never used", "event_count")
+    message = pl.format("{} owned and never used", _counted("core"))
     return _report(
         idle, "idle_cores", "info", message, "set NEURON_RT_VISIBLE_CORES to the cores that are used", "event_count"
     )
@@ -218,7 +250,7 @@ def _outside_window(inputs: Inputs) -> pl.LazyFrame:
         pl.col("is_primary") & ~pl.col("kind").is_in(["window", "annotation", "python", "overhead", "other"])
     )
     stray = measured.join(window, on="session").filter(~inside).group_by("session").agg(event_count=pl.len())
-    message = pl.format("{} event(s) lie outside the profiler's window", "event_count")
+    message = pl.format("{} outside the profiler's window", _counted("event"))
     return _report(
         stray, "outside_window", "care", message, "synchronise before the profiler starts and stops", "event_count"
     )
@@ -227,7 +259,7 @@ def _outside_window(inputs: Inputs) -> pl.LazyFrame:
 def _zero_times(inputs: Inputs) -> pl.LazyFrame:
     work = activity.device_work(inputs.events).filter(pl.col("end_ns") == pl.col("start_ns"))
     counted = work.group_by("session").agg(event_count=pl.len())
-    message = pl.format("{} device event(s) have no duration", "event_count")
+    message = pl.format("{} without a duration", _counted("device event"))
     return _report(
         counted, "zero_durations", "info", message, "they count as executions and add no time", "event_count"
     )
@@ -246,7 +278,7 @@ def _ranks(inputs: Inputs) -> pl.LazyFrame:
     world, seen = pl.col("world_size").max(), pl.col("rank").n_unique()
     absent = known.select(world=world, seen=seen).filter((pl.col("seen") > 1) & (pl.col("seen") < pl.col("world")))
     step = "keep the ranks of one run in one directory"
-    repeated = pl.format("rank {} is there {} times", "rank", "event_count")
+    repeated = pl.format("rank {} occurs {} times", "rank", "event_count")
     missing = pl.format("{} of {} ranks are there", "seen", "world")
     return pl.concat(
         [

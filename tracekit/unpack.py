@@ -263,10 +263,13 @@ def _unpack_tar(writer: _Writer, file: IO[bytes], wanted: Wanted) -> Unpacked:
             _tar_member(writer, tar, info, wanted)
     except (tarfile.TarError, EOFError, PackedDataError, ValueError, OverflowError) as error:
         found = writer.result(None).members
-        problem = f"cut or damaged after {stream.position:,} unpacked bytes ({error}); {len(found)} files were read"
+        # tarfile calls data that ends before its first header an empty file.
+        why = "it is cut or damaged" if writer.packed_bytes and str(error) == "empty file" else str(error)
+        many = "1 file was" if len(found) == 1 else f"{len(found)} files were"
+        problem = f"cut or damaged after {stream.position:,} unpacked bytes ({why}); {many} read"
         if not found:
             raise DiscoveryError(
-                f"{printable(str(writer.archive))}: not a readable archive: {error}",
+                f"{printable(str(writer.archive))}: not a readable archive: {why}",
                 hint="copy it again; a .tar, .tar.gz, .tar.zst or .zip is expected",
             ) from error
     return writer.result(problem)

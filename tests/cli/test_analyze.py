@@ -91,12 +91,32 @@ def test_wrong_usage_is_exit_2(tmp_path: Path) -> None:
 def test_files_without_a_trace_are_nothing_to_measure(cache: Path, tmp_path: Path) -> None:
     """A directory of NEFFs only: no sentence about steps of no process; what to do is said."""
     (tmp_path / "neff_10000000000000005219_vnc_0.neff").write_bytes(b"graph")
-    text = tracekit("analyze", tmp_path, "--cache", cache).stdout
+    result = tracekit("analyze", tmp_path, "--cache", cache)
+    text = " ".join(result.stdout.split())
     assert text.startswith("Nothing to measure")
     assert "0 processes" not in text
-    assert "capture with torch.profiler" in " ".join(text.split())
+    assert "only 1 NEFF file and 0 NTFF files" in text
+    assert "capture with torch.profiler" in text and "neuron-explorer view" in text
+    assert result.returncode == 1
+    assert tracekit("analyze", tmp_path, "--cache", cache, "--format", "json").returncode == 1
 
 
 def test_gaps_are_not_called_idle_since_collectives_and_copies_may_fill_them(cache: Path) -> None:
     text = " ".join(tracekit("analyze", SAMPLES / "neuron" / "rms_naive" / "capture", "--cache", cache).stdout.split())
     assert "5 gaps between executions last 140.0 µs in all; 53.6 % of that is “runtime”" in text
+
+
+def test_gaps_are_headed_by_what_they_are_grouped_by(cache: Path) -> None:
+    path = SAMPLES / "neuron" / "rms_naive" / "capture"
+    lines = tracekit("analyze", path, "--cache", cache).stdout.splitlines()
+    heading = lines[lines.index("Gaps between executions, by cause") + 1]
+    assert heading.split()[:3] == ["core", "index", "cause"]
+    for by in ("op", "host", "size"):
+        shown = tracekit("show", "gaps", path, "--cache", cache, "--by", by).stdout.splitlines()
+        assert by in shown[0].split() and "group" not in shown[0]
+
+
+def test_a_trace_of_the_host_alone_shows_no_device_time(cache: Path) -> None:
+    text = tracekit("analyze", SAMPLES / "cpu" / "rms_naive", "--cache", cache).stdout
+    assert "self cpu" in text
+    assert "self device" not in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.shared_data import SAMPLES
 from tests.test_discover import PROCESS, TIME, TRACE, needs_shared, write
 from tracekit.cli.artifacts import command
 from tracekit.errors import DiscoveryError
+from tracekit.ingestion import ingest
 from tracekit.tables import ARTIFACTS
 
 NEURON = Path(__file__).resolve().parents[2] / ".." / "shared" / "neuron"
@@ -101,3 +105,38 @@ def test_shared_capture_is_whole(name: str) -> None:
     text = run(NEURON / name).output
     assert "NEFF and NTFF of i-0123456789abcdef0_pid_4242" in text
     assert "Notes" not in text
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A capture with a cut trace, a cut NTFF and no system trace."""
+    shutil.copytree(SAMPLES / "neuron" / "rms_naive" / "capture", tmp_path / "in")
+    os.truncate(next((tmp_path / "in").rglob("trace.json")), 4000)
+    os.truncate(next((tmp_path / "in").rglob("*.ntff")), 100)
+    next((tmp_path / "in").rglob("ntrace.pb")).unlink()
+    return tmp_path / "in"
+
+
+def test_damage_is_named_beside_the_file(damaged: Path) -> None:
+    text = run(damaged).output
+    problems = {Path(r["path"]).suffix: r["problem"] for r in json.loads(run(damaged, "--format", "json").output)}
+    assert problems[".json"] == "cut: it ends inside an event"
+    assert problems[".ntff"] == "cut: shorter than its header of 128 bytes"
+    assert problems[".neff"] is None
+    assert "problem" in text
+    assert "no system trace (ntrace.pb, or an export of it)" in " ".join(text.split())
+
+
+def test_damage_of_a_stored_profile_is_named_too(damaged: Path, tmp_path: Path) -> None:
+    path = ingest([damaged], tmp_path / "archive").path
+    problems = {Path(r["path"]).name: r["problem"] for r in json.loads(run(path, "--format", "json").output)}
+    assert "the file ends inside an event" in problems["trace.json"]
+    assert "no system trace" in " ".join(run(path).output.split())
+
+
+def test_a_cut_system_trace_is_named(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "neuron" / "rms_naive" / "capture", tmp_path / "in")
+    place = next((tmp_path / "in").rglob("ntrace.pb"))
+    os.truncate(place, place.stat().st_size - 3)
+    rows = {r["format"]: r["problem"] for r in json.loads(run(tmp_path / "in", "--format", "json").output)}
+    assert str(rows["ntrace"]).startswith("cut or damaged at byte")

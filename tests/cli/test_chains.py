@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.shared_data import CORPUS, NEURON, needs_shared
+from tests.shared_data import CORPUS, NEURON, SAMPLES, needs_shared
 from tracekit.cli import chain, chains
 from tracekit.ingestion import ingest
 from tracekit.links.summary import CHAIN_SUMMARY
@@ -58,7 +59,7 @@ def test_chains_count_and_measure_every_operator_as_the_truth_does(train: Profil
 
 def test_chains_on_screen_say_where_chains_break(train: Profile):
     text = run(chains.command, train.path).output
-    assert text.startswith("150 chains, 144 complete; broken at hardware 6")
+    assert text.startswith("150 chains, 144 complete; 6 without hardware")
     for op in ("aten::mm", "aten::_softmax"):
         assert op in text
     assert "submit" in text and "start" in text and "device" in text
@@ -142,3 +143,21 @@ def test_a_trace_without_a_device_has_no_chains(tmp_path: Path):
     path = ingest([CORPUS / "hta/cpu_only.json.gz"], tmp_path).path
     assert run(chains.command, path).output.startswith("no chains")
     assert "has no chains" in str(run(chain.command, path, "--op", "aten::mm", code=1).exception)
+
+
+def test_chains_of_the_framework_alone_say_so_and_what_to_do(tmp_path: Path):
+    shutil.copytree(SAMPLES / "neuron" / "rms_naive" / "capture", tmp_path / "in")
+    next((tmp_path / "in").rglob("ntrace.pb")).unlink()
+    path = ingest([tmp_path / "in"], tmp_path / "archive").path
+    text = " ".join(run(chains.command, path).output.split())
+    assert text.startswith("6 chains, none with a hardware event")
+    assert "hop" not in text and "complete" not in text
+    assert "ProfileMode.RUNTIME" in text
+
+
+def test_chains_of_compiled_graphs_alone_say_what_to_do(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "neff_10000000000000005219_vnc_0.neff").write_bytes(b"graph")
+    text = " ".join(run(chains.command, ingest([tmp_path / "in"], tmp_path / "archive").path).output.split())
+    assert text.startswith("no chains")
+    assert "capture with torch.profiler and NeuronConfig" in text

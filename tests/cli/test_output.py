@@ -8,27 +8,9 @@ import pytest
 from tests.cli.command import assert_one_line, tracekit
 from tests.shared_data import SAMPLES
 from tracekit.cli import output
-from tracekit.cli.output import duration, plural, size
 from tracekit.metrics import METRICS
 
 NAIVE = SAMPLES / "neuron" / "rms_naive" / "capture"
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [(0, "0 ns"), (999, "999 ns"), (999_949, "999.9 µs"), (999_983, "1.0 ms"), (-999_983, "-1.0 ms"), (None, "")],
-)
-def test_a_duration_is_never_a_thousand_of_its_unit(ns: int | None, text: str) -> None:
-    assert duration(ns) == text
-
-
-@pytest.mark.parametrize(("count", "text"), [(999, "999 B"), (999_960, "1.0 MB"), (999_940, "999.9 kB")])
-def test_a_size_is_never_a_thousand_of_its_unit(count: int, text: str) -> None:
-    assert size(count) == text
-
-
-def test_plural() -> None:
-    assert [plural(n, "file") for n in (0, 1, 2_358)] == ["0 files", "1 file", "2,358 files"]
 
 
 def test_headings_are_english() -> None:
@@ -65,3 +47,35 @@ def test_a_profile_cannot_be_chosen_where_there_is_one(tmp_path: Path) -> None:
     result = tracekit("analyze", NAIVE, "--profile", "other", cache=tmp_path)
     assert_one_line(result)
     assert "--profile" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["analyze", "info", "artifacts", "chains", "doctor"])
+def test_no_line_ends_in_blanks(command: str, tmp_path: Path) -> None:
+    path = SAMPLES / "neuron" / "train_small" / "capture"
+    text = tracekit(command, path, cache=tmp_path / "cache").stdout
+    tracekit(command, path, "-o", tmp_path / "out.txt", cache=tmp_path / "cache")
+    written = (tmp_path / "out.txt").read_text(encoding="utf-8")
+    assert [line for line in (text + written).splitlines() if line != line.rstrip()] == []
+    assert len(text.splitlines()) > 3
+
+
+def test_where_tables_are_kept_is_told_when_they_are_made(tmp_path: Path) -> None:
+    first, again = (tracekit("chains", NAIVE, cache=tmp_path) for _ in range(2))
+    assert "tables are kept in" in first.stderr
+    assert again.stderr == ""
+    assert first.stdout == again.stdout
+
+
+def test_info_names_each_rank_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "trace.json").write_text(
+            '{"distributedInfo":{"rank":3},"traceEvents":[{"ph":"X","name":"n","pid":1,"tid":1,"ts":1,"dur":1}]}'
+        )
+    text = tracekit("info", tmp_path / "in", cache=tmp_path / "cache").stdout
+    assert "3 (2 sessions)" in text
+    assert "3, 3" not in text
+
+
+def test_a_sentence_ends_with_one_full_stop(tmp_path: Path) -> None:
+    assert ".." not in tracekit("info", NAIVE, cache=tmp_path).stdout

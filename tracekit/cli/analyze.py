@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,16 +12,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from tracekit import doctor
-from tracekit.cli.findings import print_findings
+from tracekit.cli.findings import print_findings, print_state
+from tracekit.cli.given import Given, path_argument
 from tracekit.cli.output import (
+    NO_HEADINGS,
     chosen_scope,
-    console,
     format_option,
-    open_for_command,
-    path_argument,
     print_table,
     printable,
     scope_options,
+    screen,
     write_rows,
 )
 from tracekit.errors import TracekitError
@@ -61,10 +62,7 @@ SECTIONS: tuple[Section, ...] = (
 @scope_options
 @format_option
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     step: int | None,
     everything: bool,
     form: str | None,
@@ -74,19 +72,20 @@ def command(
 
     PATH is raw input (a capture directory, a trace, a tarball), a stored profile, or an archive. Steps
     that are warm-up are left out unless --all is given. With --format json every metric is written in
-    full; csv and parquet give the findings.
+    full; csv and parquet give the findings. A capture without any timed event (NEFF and NTFF files alone,
+    say) is exit code 1, with what is missing and how to have it next time.
     """
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     results = Results(profile.inputs(chosen_scope(step, everything)))
     if form == "json" or (form is None and output and output.suffix == ".json"):
         _write_json(profile, results, output)
     elif form in ("csv", "parquet"):
         write_rows(_frame(results, "advice"), form, output)
-    elif output is None:
-        _show(console(), profile, results)
     else:
-        with output.open("w", encoding="utf-8") as file:
-            _show(Console(file=file, width=80), profile, results)
+        with screen(output) as out:
+            _show(out, profile, results)
+    if results.split() is None:
+        sys.exit(1)
 
 
 def _frame(results: Results, name: str, **options: str) -> pl.DataFrame:
@@ -114,7 +113,7 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
     for name, problem in results.failed.items():
         raise TracekitError(f"metric {name} failed: {problem}", hint="please report this with the capture")
     out.print()
-    _show_doctor(out, profile)
+    print_state(out, doctor.diagnose(profile.inputs("all")))
     out.print(Text(printable(f"{profile.id} in {profile.path.parent}"), style="dim"), soft_wrap=True)
 
 
@@ -130,20 +129,19 @@ def _show_section(
         return
     out.print()
     more = f"tracekit show {name} PATH"
-    print_table(out, found, metric.table, title=title, columns=columns or metric.screen, limit=limit, more=more)
-
-
-def _show_doctor(out: Console, profile: Profile) -> None:
-    """One line that says whether the capture is fit, and where to read more."""
-    found = doctor.diagnose(profile.inputs("all"))
-    grave = found.filter(pl.col("severity") != "info")
-    if grave.is_empty():
-        out.print("Capture: fine (tracekit doctor)")
-        return
-    out.print("Capture: usable with care" if doctor.verdict(found) == 1 else "Capture: unusable", style="yellow")
-    for row in grave.group_by("message", "next_step", maintain_order=True).len().head(4).iter_rows(named=True):
-        step = f" → {row['next_step']}" if row["next_step"] else ""
-        out.print(Padding(Text(printable(f"{row['message']}{step}")), (0, 0, 0, 2)))
+    headings = {"group": "cause"} if name == "gaps" else NO_HEADINGS
+    if name == "ops" and not found["self_device_ns"].sum():
+        columns = tuple(c for c in columns if c != "self_device_ns")
+    print_table(
+        out,
+        found,
+        metric.table,
+        title=title,
+        columns=columns or metric.screen,
+        limit=limit,
+        more=more,
+        headings=headings,
+    )
 
 
 def _write_json(profile: Profile, results: Results, output: Path | None) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tracekit.cli.output import console, emit, format_option, printable, size
+from tracekit.cli.output import console, emit, format_option, printable
+from tracekit.cli.units import size
 from tracekit.errors import ArchiveError, TracekitError
 
 if TYPE_CHECKING:

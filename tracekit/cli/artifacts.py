@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +16,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tracekit import tables
-from tracekit.cli.output import cell, console, format_option, plural, printable, size, write_rows
+from tracekit.cli.output import cell, format_option, printable, screen, write_rows
+from tracekit.cli.units import plural, size, told
 
 NOTE_CODES = (
     "artifacts_only",
@@ -34,8 +35,14 @@ NOTE_CODES = (
     "archive_refused",
     "unreadable_directory",
     "bad_manifest",
+    "no_system_trace",
+    "ntrace_not_understood",
+    "unreadable_file",
 )
 """Notes that are about files; the others are about events."""
+
+DAMAGE_CODES = ("cut_file", "damaged_gzip", "damaged_header", "damaged_event", "unreadable_file")
+"""Notes of readers that a file is damaged; they stand beside the file."""
 
 _EPILOG = """\b
 Examples:
@@ -78,11 +85,8 @@ def command(
     if form in ("json", "csv", "parquet") or (output and output.suffix in (".json", ".csv", ".parquet")):
         write_rows(found.artifacts, form or cast(Path, output).suffix.removeprefix("."), output)
         return
-    if output is None:
-        _show(console(), found, everything)
-        return
-    with output.open("w", encoding="utf-8") as file:
-        _show(Console(file=file, width=80, highlight=False, markup=False, emoji=False), found, everything)
+    with screen(output) as out:
+        _show(out, found, everything)
 
 
 def _files(path: Path, profile_id: str | None, neff_cache: Sequence[Path]) -> _Files:
@@ -95,12 +99,26 @@ def _files(path: Path, profile_id: str | None, neff_cache: Sequence[Path]) -> _F
         profile = open_profile(path, profile_id)
         ignored = cast("list[dict[str, str]]", profile.manifest.get("ignored", []))
         pairs = [(entry["path"], entry["reason"]) for entry in ignored]
-        return _Files(profile.artifacts.collect(), profile.notes.collect(), pairs)
+        notes = profile.notes.collect()
+        return _Files(_with_damage(profile.artifacts.collect(), notes), notes, pairs)
     from tracekit.discover import artifact_rows, discover
+    from tracekit.wholeness import damage
 
     with tempfile.TemporaryDirectory(prefix="tracekit-") as workdir:
         discovery = discover([path], workdir=Path(workdir), neff_cache=neff_cache)
-        return _Files(artifact_rows(discovery.artifacts), discovery.notes, discovery.ignored)
+        checked = [a if a.problem else replace(a, problem=damage(a)) for a in discovery.artifacts]
+        return _Files(artifact_rows(checked), discovery.notes, discovery.ignored)
+
+
+def _with_damage(artifacts: pl.DataFrame, notes: pl.DataFrame) -> pl.DataFrame:
+    """Files with what their reader found damaged as their problem, where they have no other."""
+    told = (
+        notes.filter(pl.col("code").is_in(DAMAGE_CODES) & pl.col("path").is_not_null())
+        .group_by("path", maintain_order=True)
+        .agg(damage=pl.col("message").first())
+    )
+    joined = artifacts.join(told, on="path", how="left", maintain_order="left")
+    return joined.with_columns(problem=pl.coalesce("problem", "damage")).drop("damage")
 
 
 def _show(out: Console, found: _Files, everything: bool) -> None:
@@ -147,7 +165,7 @@ def _others(files: pl.DataFrame) -> pl.DataFrame:
         path="path",
         size_bytes="size_bytes",
         problem=pl.col("problem").fill_null(""),
-    )
+    ).sort(pl.col("problem") == "", maintain_order=True)
 
 
 def _grid(out: Console, title: str, rows: pl.DataFrame, limit: int | None) -> None:
@@ -179,15 +197,15 @@ def _show_notes(out: Console, notes: pl.DataFrame) -> None:
         out.print("Notes", style="bold")
     for note in about_files.to_dicts():
         place = note["session"] or note["path"]
-        text = f"{note['severity']}: {f'{place}: ' if place else ''}{note['message']}"
-        out.print(Text(printable(text + (f" ({note['hint']})" if note["hint"] else ""))))
+        text = f"{note['severity']}: {f'{place}: ' if place else ''}{told(note['message'])}"
+        out.print(Text(printable(text + (f" → {note['hint']}" if note["hint"] else ""))))
 
 
 def _show_ignored(out: Console, ignored: Sequence[tuple[str, str]], everything: bool) -> None:
     if not ignored:
         return
     out.print()
-    out.print(f"Not read: {len(ignored):,} files", style="bold")
+    out.print(f"Not read: {plural(len(ignored), 'file')}", style="bold")
     for label, reason in ignored if everything else ignored[:5]:
         out.print(Text(f"  {printable(label)}: {printable(reason)}"))
     if not everything and len(ignored) > 5:

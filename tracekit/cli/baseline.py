@@ -7,15 +7,8 @@ from pathlib import Path
 import click
 
 from tracekit import baseline
-from tracekit.cli.output import (
-    OutputFile,
-    chosen_scope,
-    console,
-    open_for_command,
-    path_argument,
-    printable,
-    scope_options,
-)
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import OutputFile, chosen_scope, console, printable, scope_options
 from tracekit.comparison import side
 
 _EPILOG = """\b
@@ -30,10 +23,7 @@ Examples:
 @scope_options
 @click.option("-o", "--output", required=True, type=OutputFile(), help="The JSON file.")
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     step: int | None,
     everything: bool,
     output: Path,
@@ -42,7 +32,7 @@ def command(
 
     `tracekit diff` and `tracekit gate` take the file in place of the capture.
     """
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     text = baseline.to_json(side(profile.id, profile.inputs(chosen_scope(step, everything))))
     output.write_text(text, encoding="utf-8")
     console().print(f"{printable(str(output))}: baseline of {profile.id}, {len(text.encode()):,} bytes", soft_wrap=True)

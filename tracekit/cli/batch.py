@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli.output import console, duration, printable, size, write_rows
+from tracekit.cli.output import console, printable, write_rows
+from tracekit.cli.units import duration, size
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tracekit.cli.output import console, duration, moment, open_for_command, path_argument, printable
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import console, printable
+from tracekit.cli.units import duration, moment
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -43,10 +44,7 @@ _HOPS = (
 @click.option("--nth", type=click.IntRange(min=1), default=1, show_default=True, help="Which of several chains.")
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", help="For people or machines.")
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     event: int | None,
     operator: str | None,
     nth: int,
@@ -61,7 +59,7 @@ def command(
         raise click.UsageError("name an EVENT or --op")
     from tracekit.links.lookup import events_of
 
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     found = _by_event(profile, event) if event is not None else _by_operator(profile, operator or "")
     if nth > found.height:
         raise TracekitError(f"there are {found.height} such chains, not {nth}", hint=f"--nth 1 to {found.height}")

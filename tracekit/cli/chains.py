@@ -9,18 +9,13 @@ import click
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tracekit.cli.output import (
-    console,
-    duration,
-    emit,
-    format_option,
-    open_for_command,
-    path_argument,
-    printable,
-)
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import console, emit, format_option, print_notes, printable
+from tracekit.cli.units import duration, plural
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console
 
 _EPILOG = """\b
 Examples:
@@ -34,6 +29,17 @@ Hops:
 """
 _HOPS = {"submit": "to_submit", "start": "to_start", "device": "device"}
 _NAME_WIDTH = 24
+_NOTES = (
+    "artifacts_only",
+    "no_events",
+    "no_device_events",
+    "no_framework_events",
+    "no_system_trace",
+    "incomplete_chains_hardware",
+    "incomplete_chains_runtime",
+    "unlinked_work",
+)
+"""Notes about what chains lack, and how to have it next time."""
 
 
 @click.command(epilog=_EPILOG)
@@ -42,10 +48,7 @@ _NAME_WIDTH = 24
 @format_option
 @click.option("--limit", default=15, show_default=True, help="Operators on screen; 0 shows all.")
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     step: int | None,
     form: str | None,
     output: Path | None,
@@ -56,37 +59,53 @@ def command(
     A chain is one launch: operator, call, device stream, runtime, hardware execution. It is complete if
     every lane that the capture holds is present. PATH is an archive, a stored profile, or raw input.
     """
+    import polars as pl
+
     from tracekit.links.summary import CHAIN_SUMMARY, summary
 
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     scope = profile.inputs("all" if step is None else step).scope
     frame = summary(profile.chains, scope).collect(engine="streaming")
     if form not in (None, "table") or output is not None:
         emit(frame, CHAIN_SUMMARY, form, output)
         return
-    _print(frame, limit)
-
-
-def _print(frame: pl.DataFrame, limit: int) -> None:
     out = console()
+    _print(out, frame, limit)
+    notes = profile.notes.filter(pl.col("code").is_in(_NOTES)).collect()
+    if notes.height:
+        out.print()
+        print_notes(out, notes)
+
+
+def _print(out: Console, frame: pl.DataFrame, limit: int) -> None:
     if frame.is_empty():
         out.print("no chains: the capture holds no launches and no device work in this scope")
         return
-    total, complete = int(frame["chain_count"].sum()), int(frame["complete_count"].sum())
-    breaks = _breaks({c: int(frame[c].sum()) for c in frame.columns if c.startswith("missing_")})
-    out.print(f"{total:,} chains, {complete:,} complete" + (f"; broken at {breaks}" if breaks else ""))
+    out.print(_headline(frame))
+    has_hops = any(frame[f"{hop}_median_ns"].null_count() < frame.height for hop in _HOPS.values())
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     grid.add_column("operator", no_wrap=True, max_width=_NAME_WIDTH)
-    grid.add_column("complete", justify="right", no_wrap=True)
-    grid.add_column("hop", no_wrap=True)
-    for name in ("median", "p95", "total"):
-        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("complete" if has_hops else "chains", justify="right", no_wrap=True)
+    for name in ("hop", "median", "p95", "total") if has_hops else ():
+        grid.add_column(name, justify="left" if name == "hop" else "right", no_wrap=True)
     shown = frame.head(limit) if limit else frame
     for row in shown.iter_rows(named=True):
-        _add(grid, row)
+        if has_hops:
+            _add(grid, row)
+        else:
+            grid.add_row(Text(_cut(printable(str(row["name"])), _NAME_WIDTH)), f"{row['chain_count']:,}")
     out.print(grid)
     if shown.height < frame.height:
-        out.print(f"  … {frame.height - shown.height:,} more operators (--limit 0)", style="dim")
+        out.print(f"  … {plural(frame.height - shown.height, 'more operator')} (--limit 0)", style="dim")
+
+
+def _headline(frame: pl.DataFrame) -> str:
+    """How many chains there are, and how far they go."""
+    total, complete = int(frame["chain_count"].sum()), int(frame["complete_count"].sum())
+    if frame["device_median_ns"].null_count() == frame.height:
+        return f"{plural(total, 'chain')}, none with a hardware event: this capture has none of them"
+    breaks = _breaks({c: int(frame[c].sum()) for c in frame.columns if c.startswith("missing_")})
+    return f"{plural(total, 'chain')}, {complete:,} complete" + (f"; {breaks}" if breaks else "")
 
 
 def _add(grid: Grid, row: dict[str, object]) -> None:
@@ -113,6 +132,6 @@ def _cut(text: str, width: int) -> str:
 
 
 def _breaks(counts: dict[str, int]) -> str:
-    """``hardware 3, runtime 1``: lanes where chains break, most first."""
+    """``3 without hardware, 1 without runtime``: the first lane that chains lack, most first."""
     lanes = {name.removeprefix("missing_").removesuffix("_count"): count for name, count in counts.items()}
-    return ", ".join(f"{lane} {count:,}" for lane, count in sorted(lanes.items(), key=lambda i: -i[1]) if count)
+    return ", ".join(f"{count:,} without {lane}" for lane, count in sorted(lanes.items(), key=lambda i: -i[1]) if count)

@@ -10,17 +10,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from tracekit.cli.output import (
-    OutputFile,
-    chosen_scope,
-    console,
-    emit,
-    print_table,
-    printable,
-    ratio,
-    scope_options,
-)
+from tracekit.cli.output import OutputFile, chosen_scope, emit, print_table, printable, scope_options, screen
 from tracekit.cli.sides import amount, as_json, headline, markdown, open_side
+from tracekit.cli.units import ratio
 from tracekit.comparison import OPS, REPLACED, TOTALS, Comparison, diff
 
 _EPILOG = """\b
@@ -29,6 +21,17 @@ Examples:
   tracekit diff baseline.json after/ --format markdown    for a pull request
   tracekit diff runs/profile=a runs/profile=b --format json
 """
+
+_HEADINGS = {
+    "a_executions": "runs A",
+    "b_executions": "runs B",
+    "a_device_ns": "device A",
+    "b_device_ns": "device B",
+    "device_change_ns": "change",
+    "a_host_ns": "host A",
+    "b_host_ns": "host B",
+    "host_change_ns": "change",
+}
 
 
 @click.command(epilog=_EPILOG)
@@ -69,7 +72,8 @@ def command(
     elif form == "markdown":
         _write(markdown(compared), output)
     elif form == "table":
-        _show(console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=80), compared)
+        with screen(output) as out:
+            _show(out, compared)
     else:
         frame, table = {
             "totals": (compared.totals, TOTALS),
@@ -97,7 +101,7 @@ def _show(out: Console, compared: Comparison) -> None:
         a=pl.Series([amount(r, "a") for r in shown.to_dicts()], dtype=pl.String),
         b=pl.Series([amount(r, "b") for r in shown.to_dicts()], dtype=pl.String),
         change=pl.Series([amount(r, "change") for r in shown.to_dicts()], dtype=pl.String),
-        share=pl.Series([ratio(r["change_ratio"]) for r in shown.to_dicts()], dtype=pl.String),
+        share=pl.Series([ratio(r["change_ratio"], signed=True) for r in shown.to_dicts()], dtype=pl.String),
         verdict="verdict",
     )
     out.print()
@@ -109,4 +113,13 @@ def _show(out: Console, compared: Comparison) -> None:
     ops = compared.ops.filter(pl.col("status") != "same")
     if not has_device:
         ops = ops.sort(pl.col("host_change_ns").abs(), descending=True)
-    print_table(out, ops, OPS, title="Operators that changed", columns=columns if has_device else host, limit=20)
+    print_table(
+        out,
+        ops,
+        OPS,
+        title="Operators that changed",
+        columns=columns if has_device else host,
+        limit=20,
+        more="--table ops --format csv",
+        headings=_HEADINGS,
+    )

@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from tracekit import doctor
-from tracekit.cli.output import console, format_option, open_for_command, path_argument, printable, write_rows
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import format_option, printable, screen, write_rows
+from tracekit.cli.units import told
 
 _EPILOG = """\b
 Examples:
@@ -29,10 +31,7 @@ _ANSWERS = {0: "fine", 1: "usable with care", 2: "unusable"}
 @path_argument
 @format_option
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     form: str | None,
     output: Path | None,
 ) -> None:
@@ -40,13 +39,13 @@ def command(
 
     PATH is raw input, a stored profile, or an archive.
     """
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     found = doctor.diagnose(profile.inputs("all"))
     if form in ("json", "csv", "parquet"):
         write_rows(found, form, output)
     else:
-        out = console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=80)
-        show(out, found)
+        with screen(output) as out:
+            show(out, found)
     sys.exit(doctor.verdict(found))
 
 
@@ -58,4 +57,4 @@ def show(out: Console, found: pl.DataFrame) -> None:
         times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
         head = Text(f"{row['severity']} ", style=_STYLES[row["severity"]])
         step = Text(printable(f" → {row['next_step']}"), style="dim") if row["next_step"] else Text("")
-        out.print(Padding(head + Text(printable(row["message"] + times)) + step, (0, 0, 0, 2)))
+        out.print(Padding(head + Text(printable(told(row["message"]) + times)) + step, (0, 0, 0, 2)))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli.output import console, open_for_command, path_argument, printable, size
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import console, printable
+from tracekit.cli.units import size
 
 if TYPE_CHECKING:
     from tracekit.export.base import Progress
@@ -46,9 +48,7 @@ Examples:
     type=click.Path(path_type=Path),
     help="File or directory to write (default: named after the profile, here).",
 )
-def command(
-    path: Path, profile_id: str | None, cache: Path | None, neff_cache: tuple[Path, ...], form: str, output: Path | None
-) -> None:
+def command(given: Given, form: str, output: Path | None) -> None:
     """Write the profile at PATH for another tool.
 
     PATH is raw input, a stored profile, or an archive. The whole capture is written. A file of the same name, or an
@@ -56,7 +56,7 @@ def command(
     """
     from tracekit.export import EXPORTS, export
 
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     inputs = profile.inputs("all")
     chosen = EXPORTS[form]
     if output is None:

@@ -1,4 +1,4 @@
-"""Findings on screen, as paragraphs: what was found, what to try, and what the estimate rests on."""
+"""Findings on screen, as paragraphs: what was found, what to try, and whether the capture is fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from tracekit.cli.output import duration, plural, printable
+from tracekit.cli.output import printable
+from tracekit.cli.units import duration, plural, told
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,3 +46,28 @@ def print_findings(
             out.print(Padding(Text(printable(basis), style="dim"), (0, 0, 0, 4)))
     if merged.height > (limit or merged.height):
         out.print(f"  … {merged.height - (limit or 0):,} more: {more}", style="dim")
+
+
+def print_state(out: Console, diagnoses: pl.DataFrame, *, limit: int = 4) -> None:
+    """Say whether a capture is fit, what it lacks, and how to have it next time; mere information is left out.
+
+    Args:
+        out: where to.
+        diagnoses: ``doctor.DIAGNOSES``.
+        limit: diagnoses to print.
+    """
+    import polars as pl
+
+    from tracekit import doctor
+
+    grave = diagnoses.filter(pl.col("severity") != "info")
+    if grave.is_empty():
+        out.print("Capture: fine (tracekit doctor)")
+        return
+    out.print("Capture: usable with care" if doctor.verdict(diagnoses) == 1 else "Capture: unusable", style="yellow")
+    merged = grave.group_by("message", "next_step", maintain_order=True).len()
+    for row in merged.head(limit).iter_rows(named=True):
+        step = f" → {row['next_step']}" if row["next_step"] else ""
+        out.print(Padding(Text(printable(f"{told(row['message'])}{step}")), (0, 0, 0, 2)))
+    if merged.height > limit:
+        out.print(f"  … {merged.height - limit:,} more: tracekit doctor PATH", style="dim")

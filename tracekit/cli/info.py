@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -10,19 +11,9 @@ import polars as pl
 from rich.console import Console
 
 from tracekit import tables
-from tracekit.cli.output import (
-    console,
-    duration,
-    facts,
-    format_option,
-    moment,
-    open_for_command,
-    path_argument,
-    print_notes,
-    print_table,
-    size,
-    write_rows,
-)
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import facts, format_option, print_notes, print_table, screen, write_rows
+from tracekit.cli.units import duration, moment, size
 from tracekit.profile import Profile
 from tracekit.tables import Column, Table
 
@@ -54,10 +45,7 @@ Examples:
 @path_argument
 @format_option
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     form: str | None,
     output: Path | None,
 ) -> None:
@@ -65,18 +53,15 @@ def command(
 
     PATH is an archive, a stored profile, or raw input (a directory, a trace, a tarball).
     """
-    profile = open_for_command(path, profile_id, cache, neff_cache)
+    profile = given.open()
     lanes = lane_counts(profile)
     if form is None and output and output.suffix in (".json", ".csv", ".parquet"):
         form = output.suffix.removeprefix(".")
     if form in ("json", "csv", "parquet"):
         write_rows(lanes, form, output)
         return
-    if output is None:
-        _show(console(), profile, lanes)
-        return
-    with output.open("w", encoding="utf-8") as file:
-        _show(Console(file=file, width=80, highlight=False, markup=False, emoji=False), profile, lanes)
+    with screen(output) as out:
+        _show(out, profile, lanes)
 
 
 def _show(out: Console, profile: Profile, lanes: pl.DataFrame) -> None:
@@ -124,14 +109,13 @@ def lane_counts(profile: Profile) -> pl.DataFrame:
 def _summary(profile: Profile) -> dict[str, str]:
     sessions = profile.sessions.collect()
     first, last = sessions["first_ns"].min(), sessions["last_ns"].max()
-    ranks = sessions["rank"].drop_nulls().sort().to_list()
     sources = cast("list[dict[str, object]]", profile.manifest["sources"])
     facts_by_name = {
         "profile": profile.id,
         "path": str(profile.path),
         "devices": ", ".join(sessions["device"].drop_nulls().unique().sort().to_list()),
         "sessions": _some(sessions["session"].to_list()),
-        "ranks": _some([str(r) for r in ranks]),
+        "ranks": _ranks(sessions["rank"].drop_nulls().to_list()),
         "from": moment(cast("int | None", first)),
         "to": moment(cast("int | None", last)),
         "length": duration(cast(int, last) - cast(int, first)) if first is not None else "no events",
@@ -140,6 +124,12 @@ def _summary(profile: Profile) -> dict[str, str]:
         "device tables": ", ".join(profile.device_tables),
     }
     return {name: value for name, value in facts_by_name.items() if value}
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Each rank once; one that several sessions claim says so."""
+    several = {rank: f" ({count} sessions)" for rank, count in Counter(ranks).items() if count > 1}
+    return _some([f"{rank}{several.get(rank, '')}" for rank in sorted(set(ranks))])
 
 
 def _some(names: list[str]) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli.output import console, duration, printable, reading, size
+from tracekit.cli.given import reading
+from tracekit.cli.output import console, printable
+from tracekit.cli.units import duration, size
 
 _EPILOG = """\b
 Examples:

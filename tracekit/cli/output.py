@@ -1,13 +1,15 @@
-"""What commands share: options, tables on screen and in files, human units, progress."""
+"""What commands share: options, tables on screen and in files."""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 from rich.console import Console
@@ -15,14 +17,13 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tracekit.cli.units import duration, minus, moment, plural, ratio, size, told
 from tracekit.errors import TracekitError
 from tracekit.tables import Column, Table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from tracekit.ingestion import Progress
-    from tracekit.profile import Profile
 
 FORMATS = ("table", "json", "csv", "parquet")
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -30,73 +31,53 @@ _WIDTH = 80
 _EPOCH_NS = 10**17
 """Above this a number of nanoseconds is a point in time (1973 and later), below it a duration."""
 _HEADINGS = {"bound_ratio": "by", "bytes_per_second": "bandwidth"}
+NO_HEADINGS: Mapping[str, str] = {}
 _UNCOUNTED = ("early", "last", "matched", "never ran", "small", "unfinished")
 """Headings of counts that are no nouns: they have no plural."""
+
+
+_FILLING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)\n")
+"""Blanks that only fill a line up to the width, before what ends its colour."""
+
+
+class _Trimmed:
+    """A stream that leaves out the blanks at the end of lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_FILLING.sub(r"\1\n", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console that uses colour only on a terminal and 80 columns elsewhere; ``NO_COLOR`` is respected."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    return _console(stream, None if stream.isatty() else _WIDTH)
+
+
+def _console(stream: IO[str], width: int | None) -> Console:
+    file = cast("IO[str]", _Trimmed(stream))
+    return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+
+@contextmanager
+def screen(output: Path | None) -> Iterator[Console]:
+    """Where text goes: the screen, or a file of 80 columns."""
+    if output is None:
+        yield console()
+        return
+    with output.open("w", encoding="utf-8") as file:
+        yield _console(file, _WIDTH)
 
 
 def printable(text: str) -> str:
     """``text`` without control characters: file and event names cannot move the cursor or add lines."""
     spaced = text.replace("\u00a0", " ").replace("\u202f", " ")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in spaced)
-
-
-def duration(ns: int | float | None) -> str:
-    """Nanoseconds for people: ``403.3 µs``; empty for null."""
-    if ns is None:
-        return ""
-    for unit, digits, name in ((1, 0, "ns"), (1_000, 1, "µs"), (1_000_000, 1, "ms")):
-        if round(abs(ns) / unit, digits) < 1_000:
-            return f"{ns / unit:.{digits}f} {name}"
-    return f"{ns / 1e9:,.2f} s"
-
-
-def change(before: float, after: float) -> str:
-    """Two durations in one unit, that of the smaller one: ``2,355.0 → 403.3 µs``."""
-    smaller = min((abs(v) for v in (before, after) if v), default=0)
-    for limit, unit, name in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"), (float("inf"), 1e9, "s")):
-        if smaller < limit:
-            digits = 0 if unit == 1 else 1
-            return f"{before / unit:,.{digits}f} → {after / unit:,.{digits}f} {name}"
-    raise AssertionError
-
-
-def size(value: int | float | None) -> str:
-    """Bytes for people: ``12.3 MB`` (powers of ten); empty for null."""
-    if value is None:
-        return ""
-    amount = float(value)
-    for unit, digits in (("B", 0), ("kB", 1), ("MB", 1), ("GB", 1)):
-        if round(abs(amount), digits) < 1_000:
-            return f"{amount:.{digits}f} {unit}"
-        amount /= 1_000
-    return f"{amount:.1f} TB"
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 file``, ``2,358 files``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def ratio(value: float | None) -> str:
-    """A share for people: ``49.4 %``; empty for null."""
-    return "" if value is None else f"{100 * value:.1f} %"
-
-
-def moment(ns: int | None) -> str:
-    """A Unix time for people, UTC with nanoseconds."""
-    if ns is None:
-        return ""
-    from datetime import datetime, timezone
-
-    seconds, rest = divmod(ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}.{rest:09d}"
 
 
 class OutputFile(click.Path):
@@ -125,17 +106,6 @@ def format_option(command: _Command) -> _Command:
     )(command)
 
 
-def path_argument(command: _Command) -> _Command:
-    """Add PATH: an archive, a stored profile, or raw input; and the options to choose in it."""
-    for option in (
-        click.option("--neff-cache", multiple=True, type=click.Path(path_type=Path), help="Look for NEFFs here too."),
-        click.option("--cache", type=click.Path(path_type=Path), help="Archive for raw input (default: user's cache)."),
-        click.option("--profile", "profile_id", help="Which profile of an archive."),
-    ):
-        command = option(command)
-    return click.argument("path", type=click.Path(path_type=Path))(command)
-
-
 def scope_options(command: _Command) -> _Command:
     """Add ``--step N`` and ``--all``."""
     command = click.option("--all", "everything", is_flag=True, help="Measure everything, warm-up included.")(command)
@@ -149,49 +119,6 @@ def chosen_scope(step: int | None, everything: bool) -> str | int:
     return "all" if everything else "steps" if step is None else step
 
 
-def open_for_command(
-    path: Path, profile_id: str | None = None, cache: Path | None = None, neff_cache: Sequence[Path] = ()
-) -> Profile:
-    """Open one profile, with a progress bar and a word about the cache when raw input is read."""
-    from tracekit import archive as store
-    from tracekit.profile import default_cache, open_profile
-
-    raw = not (store.is_profile(path) or store.is_archive(path))
-    with reading() as progress:
-        profile = open_profile(path, profile_id, cache=cache, neff_cache=neff_cache, progress=progress)
-    if raw and cache is None:
-        console(stderr=True).print(
-            f"tables are kept in {default_cache()} (safe to delete; --cache DIR puts them elsewhere)", style="dim"
-        )
-    return profile
-
-
-@contextmanager
-def reading() -> Iterator[Progress | None]:
-    """A progress bar for an ingest on standard error; nothing when that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        tasks: dict[str, object] = {}
-
-        def update(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield update
-
-
 def emit(
     frame: pl.DataFrame,
     table: Table,
@@ -201,6 +128,7 @@ def emit(
     title: str = "",
     columns: Sequence[str] = (),
     limit: int | None = None,
+    headings: Mapping[str, str] = NO_HEADINGS,
 ) -> None:
     """Print a result for people, or write it for machines.
 
@@ -212,14 +140,15 @@ def emit(
         title: line above the table on screen.
         columns: columns to show on screen, in order; empty means all. What is null everywhere is left out.
         limit: rows to show on screen; the rest is counted in a last line.
+        headings: column → what stands above it on screen, where its name does not do.
 
     Raises:
         TracekitError: for Parquet without a file.
     """
     form = form or _form_of(output)
     if form == "table":
-        text = console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=_WIDTH)
-        print_table(text, frame, table, title=title, columns=columns, limit=limit)
+        with screen(output) as out:
+            print_table(out, frame, table, title=title, columns=columns, limit=limit, headings=headings)
     else:
         write_rows(frame, form, output)
 
@@ -265,12 +194,14 @@ def print_table(
     columns: Sequence[str] = (),
     limit: int | None = None,
     more: str = "",
+    headings: Mapping[str, str] = NO_HEADINGS,
 ) -> None:
     """Print rows with human units in at most the console's width.
 
     Long text is cut in the middle; columns that do not fit are named below the table. ``more`` says what to
-    type to see the rows beyond ``limit``.
+    type to see the rows beyond ``limit``; ``headings`` replaces the names of columns.
     """
+    shown_name = functools.partial(_heading, given=headings)
     names = _telling(frame, columns or table.names)
     if title:
         out.print(title, style="bold")
@@ -279,38 +210,41 @@ def print_table(
         return
     shown = frame.head(limit) if limit else frame
     cells = {name: _cells(_column(table, name), shown[name].to_list()) for name in names}
-    names, left_out = _fitting(names, cells, out.width)
-    widths = _widths(names, cells, out.width)
+    names, left_out = _fitting({n: shown_name(n) for n in names}, cells, out.width)
+    widths = _widths({n: shown_name(n) for n in names}, cells, out.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
         justify: Literal["left", "right"] = "left" if _is_text(frame, name) else "right"
-        grid.add_column(_heading(name), justify=justify, no_wrap=True)
+        grid.add_column(shown_name(name), justify=justify, no_wrap=True)
     for row in range(shown.height):
         grid.add_row(*(Text(_fit(cells[n][row], widths[n])) for n in names))
     out.print(grid)
     if limit and frame.height > limit:
         out.print(f"  … {plural(frame.height - limit, 'more row')}{f': {more}' if more else ''}", style="dim")
     if left_out:
-        out.print(f"  … and {', '.join(map(_heading, left_out))} (--format json or csv)", style="dim")
+        out.print(f"  … and {', '.join(map(shown_name, left_out))} (--format json or csv)", style="dim")
 
 
-def _fitting(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> tuple[list[str], list[str]]:
-    """Columns that fit side by side when text is cut to 16 characters, in order, and those that do not."""
+def _fitting(names: Mapping[str, str], cells: Mapping[str, Sequence[str]], total: int) -> tuple[list[str], list[str]]:
+    """Columns (of ``names`` → headings) that fit when text is cut to 16 characters, and those that do not."""
     kept: list[str] = []
     used = 0
-    for name in names:
+    for name, heading in names.items():
         widest = max(len(c) for c in cells[name])
-        used += max(len(_heading(name)), widest if _is_whole(name) else min(16, widest)) + (2 if kept else 0)
+        used += max(len(heading), widest if _is_whole(name) else min(16, widest)) + (2 if kept else 0)
         if used > total and kept:
             break
         kept.append(name)
-    return kept, list(names[len(kept) :])
+    return kept, list(names)[len(kept) :]
 
 
-def _widths(names: Sequence[str], cells: Mapping[str, Sequence[str]], total: int) -> dict[str, int]:
-    """Width of each column so that all fit: the widest give way, never below a heading or 16 characters."""
-    widths = {n: max(len(_heading(n)), *(len(c) for c in cells[n])) for n in names}
-    floor = {n: widths[n] if _is_whole(n) else max(len(_heading(n)), min(16, widths[n])) for n in names}
+def _widths(names: Mapping[str, str], cells: Mapping[str, Sequence[str]], total: int) -> dict[str, int]:
+    """Width of each column (of ``names`` → headings) so that all fit: the widest give way.
+
+    None gets narrower than its heading or 16 characters.
+    """
+    widths = {n: max(len(heading), *(len(c) for c in cells[n])) for n, heading in names.items()}
+    floor = {n: widths[n] if _is_whole(n) else max(len(head), min(16, widths[n])) for n, head in names.items()}
     while sum(widths.values()) + 2 * (len(names) - 1) > total:
         widest = max(names, key=lambda n: (widths[n] > floor[n], widths[n]))
         if widths[widest] <= floor[widest]:
@@ -349,13 +283,10 @@ def cell(column: Column | None, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return (
-            f"{value:,}"
-            if column is None or not column.name.endswith(("_id", "_index", "step", "rank"))
-            else str(value)
-        )
+        is_name = column is not None and column.name.endswith(("_id", "_index", "step", "rank"))
+        return minus(str(value) if is_name else f"{value:,}")
     if isinstance(value, float):
-        return f"{value:,.3g}"
+        return minus(f"{value:,.3g}")
     return printable(str(value))
 
 
@@ -369,9 +300,9 @@ def _column(table: Table, name: str) -> Column | None:
     return table[name] if name in table.names else None
 
 
-def _heading(name: str) -> str:
-    if name in _HEADINGS:
-        return _HEADINGS[name]
+def _heading(name: str, given: Mapping[str, str] = NO_HEADINGS) -> str:
+    if name in given or name in _HEADINGS:
+        return given.get(name) or _HEADINGS[name]
     for ending in ("_ns", "_bytes", "_ratio"):
         name = name.removesuffix(ending)
     if not name.endswith("_count"):
@@ -417,7 +348,7 @@ def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
         where = f"{row['path']}: " if row["path"] not in (None, ".") else ""
         times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
         head = Text(f"{row['severity']} ", style=styles[row["severity"]])
-        body = Text(printable(f"{where}{row['message']}{times}"))
+        body = Text(printable(f"{where}{told(row['message']).rstrip('.')}{times}"))
         hint = Text(printable(f". Hint: {row['hint']}"), style="dim") if row["hint"] else Text("")
         out.print(Padding(head + body + hint, (0, 0, 0, 2)))
     if merged.height > limit:

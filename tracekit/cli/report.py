@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from tracekit.cli.output import (
-    OutputFile,
-    chosen_scope,
-    open_for_command,
-    path_argument,
-    printable,
-    scope_options,
-)
-from tracekit.cli.output import size as size_text
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import OutputFile, chosen_scope, printable, scope_options
+from tracekit.cli.units import size as size_text
 from tracekit.profile import Profile, Scope
 from tracekit.report.build import Subject, report, subject
 from tracekit.report.page import page
@@ -41,10 +36,7 @@ Examples:
     help="File to write.",
 )
 def command(
-    path: Path,
-    profile_id: str | None,
-    cache: Path | None,
-    neff_cache: tuple[Path, ...],
+    given: Given,
     step: int | None,
     everything: bool,
     compare: Path | None,
@@ -56,8 +48,8 @@ def command(
     the timeline shows that step only, every event of it.
     """
     scope = chosen_scope(step, everything)
-    a = _subject(open_for_command(path, profile_id, cache, neff_cache), scope)
-    b = _subject(open_for_command(compare, None, cache, neff_cache), scope) if compare else None
+    a = _subject(given.open(), scope)
+    b = _subject(replace(given, path=compare, profile_id=None).open(), scope) if compare else None
     document = page(report(a, b)).encode("utf-8")
     _publish(document, output)
     click.echo(f"{printable(str(output))}: {size_text(len(document))}")

@@ -10,15 +10,8 @@ from typing import Any
 import click
 
 from tracekit.cli.findings import print_findings
-from tracekit.cli.output import (
-    chosen_scope,
-    console,
-    emit,
-    format_option,
-    open_for_command,
-    path_argument,
-    scope_options,
-)
+from tracekit.cli.given import Given, path_argument
+from tracekit.cli.output import NO_HEADINGS, chosen_scope, console, emit, format_option, scope_options
 from tracekit.metrics import METRICS
 from tracekit.metrics.base import Metric, Option, OptionValue
 
@@ -59,10 +52,7 @@ def metric_command(metric: Metric) -> click.Command:
     """The command that shows a metric, with a flag for each of its options."""
 
     def run(
-        path: Path,
-        profile_id: str | None,
-        cache: Path | None,
-        neff_cache: tuple[Path, ...],
+        given: Given,
         step: int | None,
         everything: bool,
         form: str | None,
@@ -70,16 +60,17 @@ def metric_command(metric: Metric) -> click.Command:
         limit: int,
         **options: OptionValue,
     ) -> None:
-        profile = open_for_command(path, profile_id, cache, neff_cache)
+        profile = given.open()
         frame = profile.metric(metric.name, scope=chosen_scope(step, everything), **options).collect(engine="streaming")
         if metric.sort_by:
             frame = frame.sort(metric.sort_by, descending=True, maintain_order=True)
         if metric.name == "advice" and form in (None, "table") and output is None:
             print_findings(console(), frame, limit=limit or None, evidence=True)
             return
-        emit(frame, metric.table, form, output, columns=metric.screen, limit=limit or None)
+        headings = {"group": str(options["by"])} if options.get("by") else NO_HEADINGS
+        emit(frame, metric.table, form, output, columns=metric.screen, limit=limit or None, headings=headings)
 
-    decorated: Callable[..., None] = run
+    decorated: Callable[..., object] = run
     for option in metric.options:
         decorated = _flag(option)(decorated)
     decorated = click.option("--limit", default=30, show_default=True, help="Rows on screen; 0 shows all.")(decorated)
@@ -88,7 +79,7 @@ def metric_command(metric: Metric) -> click.Command:
     return click.command(metric.name, help=metric.doc, epilog=f"\b\nColumns:\n{columns}\n")(decorated)
 
 
-def _flag(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _flag(option: Option) -> Callable[[Callable[..., object]], Callable[..., object]]:
     kind: Any = str
     if option.is_duration:
         kind = parse_duration

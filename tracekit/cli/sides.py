@@ -8,7 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from tracekit import baseline
-from tracekit.cli.output import change, duration, open_for_command, printable
+from tracekit.cli.given import Given
+from tracekit.cli.output import printable
+from tracekit.cli.units import change, duration, minus, ratio
 from tracekit.comparison import Comparison, Side, side
 from tracekit.profile import Scope
 
@@ -19,7 +21,7 @@ def open_side(path: Path, cache: Path | None, scope: Scope) -> Side:
     """One side of a comparison: a baseline file, or anything that can be analysed."""
     if baseline.is_baseline(path):
         return baseline.from_json(path)
-    profile = open_for_command(path, None, cache)
+    profile = Given(path, cache=cache).open()
     return side(profile.id, profile.inputs(scope))
 
 
@@ -38,7 +40,7 @@ def as_json(compared: Comparison) -> str:
 def amount(row: dict[str, object], column: str) -> str:
     """A value of ``TOTALS`` for people, in its unit."""
     value = float(str(row[column]))
-    return f"{value:,.6g}" if row["unit"] == "count" else duration(value)
+    return minus(f"{value:,.6g}") if row["unit"] == "count" else duration(value)
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -52,7 +54,7 @@ def headline(compared: Comparison) -> list[str]:
         if row["verdict"] == "same":
             lines.append(f"{name}: {amount(row, 'a')}, no change")
             continue
-        share = f" ({_signed(row['change_ratio'])})" if row["change_ratio"] is not None else ""
+        share = f" ({ratio(float(str(row['change_ratio'])), signed=True)})" if row["change_ratio"] is not None else ""
         lines.append(f"{name}: {_both(row)}{share}{_claim(row)}")
     return lines + replacements(compared)
 
@@ -81,10 +83,6 @@ def counted_names(names: list[str]) -> str:
     return printable(", ".join(shown)) + (f", … {len(unique) - 8} more" if len(unique) > 8 else "")
 
 
-def _signed(value: object) -> str:
-    return f"{100 * float(str(value)):+.1f} %".replace("-", "−")
-
-
 def _claim(row: dict[str, object]) -> str:
     if row["verdict"] == "unproven":
         return " [single samples: not tested]" if row["a_samples"] == row["b_samples"] == 1 else " [too few samples]"
@@ -100,7 +98,7 @@ def markdown(compared: Comparison) -> str:
     lines += ["", "| measure | before | after | change | | verdict |", "| --- | ---: | ---: | ---: | ---: | --- |"]
     for row in compared.totals.iter_rows(named=True):
         if row["a"] or row["b"]:
-            share = _signed(row["change_ratio"]) if row["change_ratio"] is not None else ""
+            share = ratio(row["change_ratio"], signed=True) if row["change_ratio"] is not None else ""
             cells = (row["measure"], amount(row, "a"), amount(row, "b"), amount(row, "change"), share, row["verdict"])
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "| operator | | executions | device time | change |", "| --- | --- | ---: | ---: | ---: |"]

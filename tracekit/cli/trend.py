@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli.output import console, duration, emit, format_option, printable
+from tracekit.cli.output import console, emit, format_option, printable
+from tracekit.cli.units import duration
 
 if TYPE_CHECKING:
     import polars as pl
