@@ -127,3 +127,24 @@ def test_chart_is_sound_xml_and_marks_the_step(archive: Path, tmp_path: Path, by
     hostile = by_time.with_columns(point=pl.lit('</svg><script>"&'))
     ElementTree.fromstring(chart(hostile, "<b>", str))
     ElementTree.fromstring(chart(by_time.clear(), "empty", str))
+
+
+def test_page_is_written_by_its_ending(archive: Path, tmp_path: Path) -> None:
+    both = run("trend", archive, "--chart", tmp_path / "t.html")
+    assert both.exit_code == 0 and "▁▁" in both.output
+    only = run("trend", archive, "--by", "label:commit", "--where", "started_at IS NOT NULL", "-o", tmp_path / "c.html")
+    assert only.exit_code == 0
+    text = (tmp_path / "t.html").read_text("utf-8")
+    assert "<!doctype html>" in text and "Content-Security-Policy" in text and "day7" in text
+    assert "started_at IS NOT NULL" in (tmp_path / "c.html").read_text("utf-8")
+    assert run("trend", archive, "--chart", tmp_path / "t.png").exit_code == 2
+    assert "no directory" in str(run("trend", archive, "--chart", tmp_path / "none" / "t.html").exception)
+
+
+def test_a_missing_label_says_how_to_set_it(archive: Path) -> None:
+    problem = run("trend", archive, "--by", "label:build").exception
+    assert "no profile has the label 'build'" in str(problem) and "build=…" in str(problem)
+    problem = run("query", archive, "SELECT label_build FROM runs").exception
+    assert "no profile has the label 'build'" in str(problem) and "build=…" in str(problem)
+    near = run("query", archive, "SELECT label_comit FROM runs").exception
+    assert "did you mean label_commit" in str(near)

@@ -148,7 +148,7 @@ def _explained(error: PolarsError, opened: Mapping[str, pl.LazyFrame]) -> QueryE
             valid += [c for c in frame.collect_schema() if c not in valid]
         name = column.group(1)
         label = re.fullmatch(r"(?:\w+\.)?label_(\w+)", name)
-        if label and not _near(name, (c for c in valid if c.startswith("label_"))):
+        if label and not difflib.get_close_matches(name, (c for c in valid if c.startswith("label_")), 1, 0.85):
             key = label.group(1)
             hint = f"set it: tracekit archive label ARCHIVE PROFILE {key}=…, or tracekit batch … --label {key}=…"
             return QueryError(f"no profile has the label {key!r}", hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -244,7 +245,12 @@ def _summary(outcomes: list[Outcome], found: Plan, took_ns: int, archive: str) -
     read = sum(o.read_bytes for o in outcomes)
     events = sum(o.event_count or 0 for o in outcomes if o.status == "stored")
     speed = f", {size(read / (took_ns / 1e9))}/s" if read else ""
+    place = printable(archive)
     out.print(
-        f"{printable(archive)}: {words}; {events:,} events from {size(read)} in {duration(took_ns)}{speed}",
+        f"{place}: {words}; {events:,} events from {size(read)} in {duration(took_ns)}{speed}",
         soft_wrap=True,
     )
+    if counts["stored"]:
+        place = shlex.quote(place)
+        next_steps = f"tracekit archive ls {place} · tracekit query {place} --list · tracekit trend {place}"
+        out.print(f"next: {next_steps}", style="dim", soft_wrap=True)

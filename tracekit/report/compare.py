@@ -35,7 +35,9 @@ def side_by_side(name_a: str, a: Results, name_b: str, b: Results) -> SideBySide
     """Key figures, bars and operators of both sides; figures that are 0 on both are left out."""
     found = diff(side(name_a, a.inputs), side(name_b, b.inputs))
     rows = [
-        CompareRow(_label(r["measure"]), "" if r["unit"] == "count" else "ns", r["a"], r["b"], _VERDICTS[r["verdict"]])
+        CompareRow(
+            measure_label(r["measure"]), "" if r["unit"] == "count" else "ns", r["a"], r["b"], _VERDICTS[r["verdict"]]
+        )
         for r in found.totals.to_dicts()
         if r["a"] or r["b"]
     ]
@@ -43,7 +45,8 @@ def side_by_side(name_a: str, a: Results, name_b: str, b: Results) -> SideBySide
     return SideBySide(name_a, name_b, _answer(found), f"{basis}.", rows, _charts(a, b), _tables(found))
 
 
-def _label(measure: str) -> str:
+def measure_label(measure: str) -> str:
+    """A measure of a comparison in words."""
     if measure.startswith("gap."):
         return f"gaps: {measure.removeprefix('gap.').replace('_', ' ')}"
     return _LABELS.get(measure, "gaps" if measure == "gap" else measure.replace("_", " "))
@@ -64,7 +67,7 @@ def _answer(found: Comparison) -> Answer:
     lead = next((totals[m] for m in _HEADLINES if m in totals and (totals[m]["a"] or totals[m]["b"])), None)
     if lead is None:
         return Answer("Neither profile holds measured time.")
-    label = _label(lead["measure"])
+    label = measure_label(lead["measure"])
     times = f"{duration(round(lead['a']))} → {duration(round(lead['b']))}"
     headline = f"{label.capitalize()} {times} ({_change(lead['a'], lead['b'])})."
     sentences = [f"A is {found.a.name}, B is {found.b.name}.", _verdict(lead["verdict"], label), *_counts(totals)]
@@ -76,7 +79,7 @@ def _answer(found: Comparison) -> Answer:
 
 def _figure(row: dict[str, Any]) -> Figure:
     unit = "" if row["unit"] == "count" else "ns"
-    return Figure(_label(row["measure"]), row["b"], unit, f"B; {_change(row['a'], row['b'])} from A")
+    return Figure(measure_label(row["measure"]), row["b"], unit, f"B; {_change(row['a'], row['b'])} from A")
 
 
 def _verdict(verdict: str, label: str) -> str:

@@ -81,19 +81,35 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A place of a chart's order at which something happened."""
+
+    at: int
+    """Position in the chart's ``x``."""
+    label: str
+    tone: Tone
+
+
+@dataclass(frozen=True)
 class XYChart:
-    """A chart over time or over classes of length."""
+    """A chart over time, over classes of length, or over named points."""
 
     id: str
     title: str
     doc: str
-    kind: Literal["stacked_bars", "step_line"]
+    kind: Literal["stacked_bars", "step_line", "points"]
+    """``points`` has the series ``value``, ``low``, ``high`` and ``level``, in this order."""
     x: list[float]
     x_label: str
     x_unit: str
     """``ns`` (since the timeline's origin), ``log_ns`` (classes of a length) or empty (an index)."""
     y_unit: str
     series: list[Series]
+    names: list[str] = field(default_factory=list)
+    """Of the points, where ``x`` counts them."""
+    ticks: list[str] = field(default_factory=list)
+    """Shorter names, below the axis."""
+    marks: list[Mark] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,13 @@ SCRIPTS = (
     "page.js",
 )
 """Assets in the order they are joined; each adds to the one object that ``format.js`` opens."""
+TREND_STYLES = tuple(name for name in STYLES if name != "timeline.css")
+TREND_SCRIPTS = (
+    *(name for name in SCRIPTS if not name.startswith("timeline") and name not in ("data.js", "page.js")),
+    "trend.js",
+    "page.js",
+)
+"""What a page without a timeline takes."""
 
 _DELTA = frozenset(
     {"spans.start", "spans.track", "chains.dispatch_at", "chains.submit_at", "chains.start", "chains.end", "gaps.start"}
@@ -51,9 +58,10 @@ def page(data: ReportData, *, part: str = "report") -> str:
 
     Args:
         data: what to show.
-        part: ``report``, ``timeline`` or ``charts``: what of it is shown (the latter two for notebooks).
+        part: ``report``, ``trend`` (see ``trend``), ``timeline`` or ``charts`` (the latter two for notebooks).
     """
-    style, script = _asset(*STYLES), f"/*!\n{_asset(LICENCE)}\n*/\n{_asset(*SCRIPTS)}"
+    styles, scripts = (TREND_STYLES, TREND_SCRIPTS) if part == "trend" else (STYLES, SCRIPTS)
+    style, script = _asset(*styles), f"/*!\n{_asset(LICENCE)}\n*/\n{_asset(*scripts)}"
     meta = {**asdict(replace(data, timeline=None)), "part": part, "version": __version__}
     payload = ""
     if data.timeline is not None:

@@ -22,6 +22,7 @@
   const sections = () => {
     if (data.part === "timeline") return [T.timeline && T.timeline.element];
     if (data.part === "charts") return [charts()];
+    if (data.part === "trend") return T.trendSections(data);
     return [
       T.answer(data),
       data.comparison && T.comparison(data.comparison),
@@ -78,7 +79,7 @@
       T.timeline = new T.Timeline(data.timeline, columns);
     }
     const parts = sections();
-    const isReport = data.part === "report";
+    const isReport = data.part === "report" || data.part === "trend";
     const main = el("main", { id: "main" }, parts);
     app.replaceChildren(...(isReport ? [el("a", { class: "skip", href: "#answer", text: "Skip to the answer" }), header(parts), main, footer()] : [main]), el("div", { id: "live", class: "unseen", role: "status", "aria-live": "polite" }));
     document.body.classList.toggle("part", !isReport);
