@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tracekit
 from tests.shared_data import NEURON, SAMPLES, needs_shared
 from tracekit import baseline, gate
-from tracekit.comparison import Comparison, diff, side
+from tracekit.comparison import MEASURES, Comparison, Side, diff, side
 from tracekit.errors import ArchiveError, QueryError
 from tracekit.significance import judge
 
@@ -177,3 +177,20 @@ def test_the_public_function_takes_profiles_and_paths(archive: Path) -> None:
     stored = [tracekit.ingest([SAMPLES / "neuron" / n / "capture"], archive).path for n in ("rms_naive", "rms_fused")]
     found = tracekit.diff(stored[0], tracekit.Profile(stored[1]))
     assert found.total("executions")["change"] == -5
+
+
+def test_a_comparison_shows_itself_in_a_line_and_in_a_notebook() -> None:
+    def of(name: str, device: float) -> Side:
+        samples = {measure: [0.0] for measure in MEASURES} | {"device_time": [device], "executions": [6.0]}
+        empty = pl.DataFrame(schema={"name": pl.String, "executions": pl.Float64, "device_ns": pl.Float64})
+        ops = empty.with_columns(host_ns=pl.col("device_ns"))
+        return Side(name, samples, ops, empty.select("name", "device_ns"), per_step=False)
+
+    compared = diff(of("<a>", 2_355_000.0), of("b", 403_300.0))
+    assert repr(compared) == "<Comparison <a> → b: device_time 2,355.0 → 403.3 µs, executions 6 → 6>"
+    shown = compared._repr_html_()
+    assert "&lt;a&gt; → b" in shown and "<a>" not in shown
+    assert "<th>device_time, µs</th><td>2,355.0</td><td>403.3</td><td>−1,951.7</td><td>−82.9 %</td>" in shown
+    assert "gap.runtime" not in shown
+    same = diff(of("a", 0.0), of("b", 0.0))
+    assert "executions 6 → 6" in repr(same)

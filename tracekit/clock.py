@@ -204,7 +204,7 @@ def causality(chains: pl.DataFrame) -> pl.DataFrame:
             chains.filter(early > 0).group_by("session").agg(event_count=pl.len(), early_ns=early.max()).sort("session")
         )
         message = pl.format(
-            "{} " + effect + "(s) start before " + cause + ", by up to {} ns", "event_count", "early_ns"
+            "{} " + effect + "(s) with a start before " + cause + ", by up to {} ns", "event_count", "early_ns"
         )
         found.append(
             counted.select(

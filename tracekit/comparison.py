@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,7 +111,7 @@ class Side:
     per_step: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The difference between two sides, as tables."""
 
@@ -123,6 +124,37 @@ class Comparison:
     def total(self, measure: str) -> dict[str, object]:
         """One row of ``totals`` as a mapping."""
         return self.totals.row(by_predicate=pl.col("measure") == measure, named=True)
+
+    def __repr__(self) -> str:
+        main = [r for r in _told(self.totals) if r["measure"] in _MAIN]
+        facts = ", ".join(f"{r['measure']} {r['a']} → {r['b']} {r['unit']}".rstrip() for r in main)
+        return f"<Comparison {self.a.name} → {self.b.name}: {facts or 'nothing to compare'}>"
+
+    def _repr_html_(self) -> str:
+        caption = f"Comparison {html.escape(self.a.name)} → {html.escape(self.b.name)}"
+        heads = "".join(f"<th>{name}</th>" for name in ("", "a", "b", "change", "", "verdict"))
+        rows = "".join(
+            f"<tr><th>{r['measure']}{', ' + r['unit'] if r['unit'] else ''}</th><td>{r['a']}</td><td>{r['b']}</td>"
+            f"<td>{r['change']}</td><td>{r['share']}</td><td>{r['verdict']}</td></tr>"
+            for r in _told(self.totals)
+        )
+        return f"<table><caption>{caption}</caption><tr>{heads}</tr>{rows}</table>"
+
+
+_MAIN = ("device_time", "host_time", "window", "executions")
+"""Measures that stand for a comparison in one line."""
+
+
+def _told(totals: pl.DataFrame) -> list[dict[str, str]]:
+    """The measures that are not 0 on both sides, as text: times in µs."""
+    rows = []
+    for row in totals.filter((pl.col("a") != 0) | (pl.col("b") != 0)).iter_rows(named=True):
+        unit, scale, form = ("", 1, ",.6g") if row["unit"] == "count" else ("µs", 1_000, ",.1f")
+        share = "" if row["change_ratio"] is None else f"{100 * row['change_ratio']:+.1f} %"
+        told = {"a": f"{row['a'] / scale:{form}}", "b": f"{row['b'] / scale:{form}}"}
+        told |= {"change": f"{row['change'] / scale:+{form}}".replace("-", "−"), "share": share.replace("-", "−")}
+        rows.append({"measure": row["measure"], "unit": unit, **told, "verdict": row["verdict"]})
+    return rows
 
 
 def side(name: str, inputs: Inputs) -> Side:

@@ -154,6 +154,12 @@ def _check_useful(inputs: Sequence[Path], files: Sequence[Found], ignored: Seque
         shown = place if inputs == [lost[0].path] else f"{place}: {lost[0].label}"
         hint = "the program may have been killed before the trace was written; capture again"
         raise DiscoveryError(f"{shown}: {lost[0].problem or 'cannot be read'}", hint=hint)
+    names = {label.rpartition("/")[2] for label, _ in ignored}
+    if {"events.parquet", "sessions.parquet"} <= names:
+        raise DiscoveryError(
+            f"{place}: a stored profile without its manifest.json: it was not copied whole",
+            hint="copy the directory again, or ingest the capture again",
+        )
     if not files and not ignored:
         raise DiscoveryError(f"{place}: empty, there is no file in it", hint=hint)
     if len(inputs) == 1 and len(files) == 1 and ignored and inputs[0].is_file():

@@ -120,3 +120,28 @@ def test_a_trace_of_the_host_alone_shows_no_device_time(cache: Path) -> None:
     text = tracekit("analyze", SAMPLES / "cpu" / "rms_naive", "--cache", cache).stdout
     assert "self cpu" in text
     assert "self device" not in text
+
+
+def test_a_device_without_steps_is_measured_from_its_first_to_its_last_work_and_says_so(
+    cache: Path, tmp_path: Path
+) -> None:
+    trace = '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":10,"dur":5,"args":{"device":0}}]}'
+    (tmp_path / "trace.json").write_text(trace)
+    assert "Devices, each from its first to its last work" in tracekit("analyze", tmp_path, "--cache", cache).stdout
+    marked = tracekit("analyze", SAMPLES / "neuron" / "rms_naive" / "capture", "--cache", cache).stdout
+    assert "\nDevices\n" in marked
+
+
+def test_a_trace_of_other_tools_says_where_to_look(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text('{"traceEvents":[{"ph":"X","name":"f","pid":1,"tid":7,"ts":10,"dur":5}]}')
+    assert "no operators and no device work: tracekit info" in tracekit("analyze", tmp_path, "--cache", cache).stdout
+
+
+def test_a_stored_profile_without_its_manifest_is_named(cache: Path, tmp_path: Path) -> None:
+    source = SAMPLES / "neuron" / "rms_naive" / "capture"
+    tracekit("ingest", source, "-o", tmp_path / "archive", "--id", "one")
+    place = tmp_path / "archive" / "profile=one"
+    (place / "manifest.json").unlink()
+    result = tracekit("analyze", place, "--cache", cache)
+    assert_one_line(result)
+    assert "without its manifest.json" in result.stderr

@@ -150,7 +150,7 @@ def test_chains_of_the_framework_alone_say_so_and_what_to_do(tmp_path: Path):
     next((tmp_path / "in").rglob("ntrace.pb")).unlink()
     path = ingest([tmp_path / "in"], tmp_path / "archive").path
     text = " ".join(run(chains.command, path).output.split())
-    assert text.startswith("6 chains, none with a hardware event")
+    assert text.startswith("6 chains, and none reaches the hardware")
     assert "hop" not in text and "complete" not in text
     assert "ProfileMode.RUNTIME" in text
 

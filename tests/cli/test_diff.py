@@ -63,3 +63,15 @@ def test_gate_needs_a_limit_that_exists(cache: Path) -> None:
     for wrong in (("--max", "beauty=+1%"), ("--max-executions", "a few")):
         result = tracekit("gate", FUSED, NAIVE, "--cache", cache, *wrong)
         assert result.returncode == 2 and ("beauty" in result.stderr or "a few" in result.stderr)
+
+
+def test_the_screen_shows_every_change_with_its_sign(tmp_path: Path) -> None:
+    naive, fused = (SAMPLES / "neuron" / name / "capture" for name in ("rms_naive", "rms_fused"))
+    lines = tracekit("diff", naive, fused, "--cache", tmp_path).stdout.splitlines()
+    device = next(line for line in lines if line.startswith("device_time "))
+    assert device.split()[-4:] == ["ms", "−82.9", "%", "unproven"]
+    heading = lines[lines.index("Operators that changed") + 1]
+    assert heading.split()[-1] == "change"
+    came = next(line for line in lines if line.startswith("aten::_fused_rms_norm "))
+    assert came.split()[-2:] == ["+403.3", "µs"]
+    assert "-" not in "".join(lines[lines.index("Measures") :]).replace("aten::", "").split("Operators")[0]

@@ -15,7 +15,6 @@ from tracekit import doctor
 from tracekit.cli.findings import print_findings, print_state
 from tracekit.cli.given import Given, path_argument
 from tracekit.cli.output import (
-    NO_HEADINGS,
     chosen_scope,
     format_option,
     print_table,
@@ -55,6 +54,8 @@ SECTIONS: tuple[Section, ...] = (
     ("waits", "Host waits", {}, ("session", "name", "wait_count", "wait_ns", "device_busy_ns", "device_idle_ns"), 6),
 )
 """Metric, title, options, columns on screen, rows on screen; in the order of the answer."""
+_OF_DEVICE = ("self_device_ns", "device_busy_ns", "device_idle_ns")
+"""Columns that say nothing of a capture without device work."""
 
 
 @click.command(epilog=_EPILOG)
@@ -106,10 +107,16 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
         out.print()
         out.print("What to try", style="bold")
         print_findings(out, advice, limit=5, more="tracekit show advice PATH")
-    for name, title, options, columns, limit in SECTIONS:
-        found = results.get(name, **options) if name in METRICS else None
+    facts = {
+        "marks_steps": bool(results.inputs.scope.select(pl.col("step").is_not_null().any()).collect().item()),
+        "has_device": results.get("devices") is not None,
+    }
+    for section in SECTIONS:
+        found = results.get(section[0], **section[2])
         if found is not None:
-            _show_section(out, name, title, found, columns, limit)
+            _show_section(out, section, found, **facts)
+    if results.split() is not None and results.get("work") is None and results.get("ops") is None:
+        out.print("  It has no operators and no device work: tracekit info PATH shows what it holds.")
     for name, problem in results.failed.items():
         raise TracekitError(f"metric {name} failed: {problem}", hint="please report this with the capture")
     out.print()
@@ -117,10 +124,11 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
     out.print(Text(printable(f"{profile.id} in {profile.path.parent}"), style="dim"), soft_wrap=True)
 
 
-def _show_section(
-    out: Console, name: str, title: str, found: pl.DataFrame, columns: tuple[str, ...], limit: int
-) -> None:
+def _show_section(out: Console, section: Section, found: pl.DataFrame, *, marks_steps: bool, has_device: bool) -> None:
+    name, title, _, columns, limit = section
     metric = METRICS[name]
+    if name == "devices" and not marks_steps:
+        title = "Devices, each from its first to its last work"
     if name == "gaps":
         found = found.filter(pl.col("gap_ns") > 0)
     if name == "ops":
@@ -128,19 +136,15 @@ def _show_section(
     if found.is_empty():
         return
     out.print()
-    more = f"tracekit show {name} PATH"
-    headings = {"group": "cause"} if name == "gaps" else NO_HEADINGS
-    if name == "ops" and not found["self_device_ns"].sum():
-        columns = tuple(c for c in columns if c != "self_device_ns")
     print_table(
         out,
         found,
         metric.table,
         title=title,
-        columns=columns or metric.screen,
+        columns=[c for c in columns or metric.screen if has_device or c not in _OF_DEVICE],
         limit=limit,
-        more=more,
-        headings=headings,
+        more=f"tracekit show {name} PATH",
+        headings={"group": "cause"},
     )
 
 

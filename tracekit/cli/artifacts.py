@@ -169,14 +169,14 @@ def _others(files: pl.DataFrame) -> pl.DataFrame:
 
 
 def _grid(out: Console, title: str, rows: pl.DataFrame, limit: int | None) -> None:
-    """Print rows under a title; long names go on in the next line, so that they can be copied."""
+    """Print rows under a title, problems below their files; long names go on in the next line, to be copied."""
     out.print(title, style="bold")
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     shown = rows.head(limit) if limit else rows
-    names = [name for name in rows.columns if (rows[name].cast(pl.String).fill_null("") != "").any()]
+    names = [n for n in rows.columns if n != "problem" and (rows[n].cast(pl.String).fill_null("") != "").any()]
     for name in names:
         is_text = rows.schema[name] == pl.String
-        is_long = name in ("file", "path", "problem")
+        is_long = name in ("file", "path")
         grid.add_column(
             name.removesuffix("_bytes"),
             justify="left" if is_text else "right",
@@ -185,6 +185,9 @@ def _grid(out: Console, title: str, rows: pl.DataFrame, limit: int | None) -> No
         )
     for row in shown.iter_rows(named=True):
         grid.add_row(*(Text(cell(tables.ARTIFACTS[n] if n == "size_bytes" else None, row[n])) for n in names))
+        if row["problem"]:
+            problem = Text(printable(told(row["problem"])), style="yellow")
+            grid.add_row(*(problem if n in ("file", "path") else Text("") for n in names))
     out.print(grid)
     if rows.height > shown.height:
         out.print(f"  … {rows.height - shown.height:,} more; --all lists them", style="dim")

@@ -103,7 +103,7 @@ def _headline(frame: pl.DataFrame) -> str:
     """How many chains there are, and how far they go."""
     total, complete = int(frame["chain_count"].sum()), int(frame["complete_count"].sum())
     if frame["device_median_ns"].null_count() == frame.height:
-        return f"{plural(total, 'chain')}, none with a hardware event: this capture has none of them"
+        return f"{plural(total, 'chain')}, and none reaches the hardware: the capture has no device events"
     breaks = _breaks({c: int(frame[c].sum()) for c in frame.columns if c.startswith("missing_")})
     return f"{plural(total, 'chain')}, {complete:,} complete" + (f"; {breaks}" if breaks else "")
 

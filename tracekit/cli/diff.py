@@ -105,7 +105,8 @@ def _show(out: Console, compared: Comparison) -> None:
         verdict="verdict",
     )
     out.print()
-    print_table(out, rows, TOTALS, title="Measures")
+    numbers = ("a", "b", "change", "share")
+    print_table(out, rows, TOTALS, title="Measures", columns=("measure", *numbers, "verdict"), numbers=numbers)
     out.print()
     columns = ("name", "status", "a_executions", "b_executions", "a_device_ns", "b_device_ns", "device_change_ns")
     host = ("name", "status", "a_host_ns", "b_host_ns", "host_change_ns")

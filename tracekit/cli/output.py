@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -195,11 +195,13 @@ def print_table(
     limit: int | None = None,
     more: str = "",
     headings: Mapping[str, str] = NO_HEADINGS,
+    numbers: Collection[str] = (),
 ) -> None:
     """Print rows with human units in at most the console's width.
 
     Long text is cut in the middle; columns that do not fit are named below the table. ``more`` says what to
-    type to see the rows beyond ``limit``; ``headings`` replaces the names of columns.
+    type to see the rows beyond ``limit``; ``headings`` replaces the names of columns; ``numbers`` are
+    columns of text to be set like numbers.
     """
     shown_name = functools.partial(_heading, given=headings)
     names = _telling(frame, columns or table.names)
@@ -214,7 +216,7 @@ def print_table(
     widths = _widths({n: shown_name(n) for n in names}, cells, out.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
-        justify: Literal["left", "right"] = "left" if _is_text(frame, name) else "right"
+        justify: Literal["left", "right"] = "left" if _is_text(frame, name) and name not in numbers else "right"
         grid.add_column(shown_name(name), justify=justify, no_wrap=True)
     for row in range(shown.height):
         grid.add_row(*(Text(_fit(cells[n][row], widths[n])) for n in names))
@@ -273,7 +275,8 @@ def cell(column: Column | None, value: object) -> str:
         return ""
     unit = column.unit if column else None
     if unit == "ns" and isinstance(value, (int, float)):
-        return moment(int(value)) if value > _EPOCH_NS else duration(value)
+        is_change = column is not None and column.name.endswith("change_ns")
+        return moment(int(value)) if value > _EPOCH_NS else duration(value, signed=is_change)
     if unit == "B" and isinstance(value, (int, float)):
         return size(value)
     if unit == "B/s" and isinstance(value, (int, float)):

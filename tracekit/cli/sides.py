@@ -38,9 +38,11 @@ def as_json(compared: Comparison) -> str:
 
 
 def amount(row: dict[str, object], column: str) -> str:
-    """A value of ``TOTALS`` for people, in its unit."""
-    value = float(str(row[column]))
-    return minus(f"{value:,.6g}") if row["unit"] == "count" else duration(value)
+    """A value of ``TOTALS`` for people, in its unit; a change has a sign."""
+    value, signed = float(str(row[column])), column == "change"
+    if row["unit"] != "count":
+        return duration(value, signed=signed)
+    return minus(f"{value:+,.6g}" if signed and value else f"{value:,.6g}")
 
 
 def headline(compared: Comparison) -> list[str]:
@@ -106,5 +108,6 @@ def markdown(compared: Comparison) -> str:
         executions = f"{row['a_executions']:,.6g} → {row['b_executions']:,.6g}"
         times = change(row["a_device_ns"], row["b_device_ns"])
         name = printable(row["name"]).replace("|", "\\|").replace("`", "'")
-        lines.append(f"| `{name}` | {row['status']} | {executions} | {times} | {duration(row['device_change_ns'])} |")
+        changed = duration(row["device_change_ns"], signed=True)
+        lines.append(f"| `{name}` | {row['status']} | {executions} | {times} | {changed} |")
     return "\n".join(lines)

@@ -13,14 +13,15 @@ def minus(text: str) -> str:
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
-def duration(ns: int | float | None) -> str:
-    """Nanoseconds for people: ``403.3 µs``; empty for null."""
+def duration(ns: int | float | None, *, signed: bool = False) -> str:
+    """Nanoseconds for people: ``403.3 µs``, or a change: ``+403.3 µs``; empty for null."""
     if ns is None:
         return ""
+    plus = "+" if signed and ns > 0 else ""
     for unit, digits, name in ((1, 0, "ns"), (1_000, 1, "µs"), (1_000_000, 1, "ms")):
         if round(abs(ns) / unit, digits) < 1_000:
-            return minus(f"{ns / unit:.{digits}f} {name}")
-    return minus(f"{ns / 1e9:,.2f} s")
+            return plus + minus(f"{ns / unit:.{digits}f} {name}")
+    return plus + minus(f"{ns / 1e9:,.2f} s")
 
 
 def change(before: float, after: float) -> str:

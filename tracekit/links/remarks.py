@@ -51,7 +51,7 @@ def remarks(chains: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
         "session",
         severity=pl.when(pl.col("missing") == "hardware").then(pl.lit("warning")).otherwise(pl.lit("info")),
         code=pl.lit("incomplete_chains_") + pl.col("missing"),
-        message=pl.format("{} chain(s) break at lane {}", "event_count", "missing"),
+        message=pl.format("{} chain(s) without an event of lane {}", "event_count", "missing"),
         hint=hints,
         event_count="event_count",
     )
@@ -73,7 +73,7 @@ def _unlinked(chains: pl.DataFrame) -> pl.DataFrame:
         severity=pl.lit("info"),
         code=pl.lit("unlinked_work"),
         message=pl.format(
-            "{} piece(s) of device work have no launch in the capture: kept as chains of their own", "event_count"
+            "{} piece(s) of device work without a launch in the capture, kept as chains of their own", "event_count"
         ),
         hint=pl.lit("start the profiler before the work is launched, or record runtime calls as well"),
         event_count="event_count",
@@ -91,7 +91,7 @@ def ambiguous(counted: pl.DataFrame) -> pl.DataFrame:
         some.select(
             severity=pl.lit("info"),
             code=pl.lit("ambiguous_links"),
-            message=pl.format("{} link(s) by repeated {} were decided by order in time", "events", "what"),
+            message=pl.format("{} link(s) by repeated {}, decided by order in time", "events", "what"),
             event_count=pl.col("events").cast(pl.Int64),
         )
     )
