@@ -201,7 +201,7 @@ EVENTS = Table(
         _SESSION,
         _choice("lane", LANES, "Layer the event belongs to, from the framework down to the device."),
         _choice("kind", KINDS, "What the event is."),
-        _choice("source", SOURCE_NAMES, "Format of the file it came from."),
+        _choice("source", SOURCE_NAMES, "Format that told it first; a Chrome export that is read back keeps it."),
         Column(
             "is_primary",
             pl.Boolean(),
@@ -298,7 +298,8 @@ THREADS = Table(
 
 FLOWS = Table(
     name="flows",
-    doc="Flow events as they stand in the trace (arrows between events); `links` holds what they resolve to.",
+    doc="Flow events as they stand in the trace (arrows between events). Those from a launch to its device work are "
+    "`links` too, where no id tells the same; others, such as `fwdbwd`, stand here alone.",
     key=("session", "category", "flow_id", "at_ns"),
     columns=(
         _SESSION,

@@ -1,8 +1,8 @@
 """The command line: one file per command; the only place that prints, exits and shows progress.
 
 Exit codes: 0 done; 1 the input, the archive or the query is at fault (one line says what, where and what
-to do); 2 wrong usage. ``tracekit gate`` exits 1 when a limit is exceeded, ``tracekit doctor`` 1 when a
-capture needs care and 2 when it is unusable.
+to do); 2 wrong usage. ``tracekit gate`` exits 1 when a limit is exceeded, ``tracekit analyze`` 1 when
+nothing in the capture has a time, ``tracekit doctor`` 1 when a capture needs care and 2 when it is unusable.
 """
 
 from __future__ import annotations
