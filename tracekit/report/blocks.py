@@ -89,7 +89,7 @@ def label(name: str) -> str:
         if name.endswith(suffix) and name != suffix:
             words = name.removesuffix(suffix)
             if suffix == "_count" and not words.endswith("s"):
-                words += "s"
+                words += "es" if words.endswith(("ch", "sh", "x")) else "s"
             if suffix == "_ratio" and "share" not in words:
                 words += " share"
             return _spelled(words)
