@@ -145,3 +145,38 @@ def test_a_stored_profile_without_its_manifest_is_named(cache: Path, tmp_path: P
     result = tracekit("analyze", place, "--cache", cache)
     assert_one_line(result)
     assert "without its manifest.json" in result.stderr
+
+
+KERNEL = "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, int>(int, int)"
+
+
+def gpu_trace(path: Path, *kernels: tuple[float, float, str], until: float) -> Path:
+    rows = [
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur, "args": {"device": 0}}
+        for ts, dur, name in kernels
+    ]
+    rows.append({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": until})
+    path.write_text(json.dumps({"traceEvents": rows}))
+    return path
+
+
+def test_idle_time_around_the_work_of_a_device_is_told(cache: Path, tmp_path: Path) -> None:
+    trace = gpu_trace(tmp_path / "t.json", (200, 100, KERNEL), (400, 100, "k"), until=1_000)
+    text = " ".join(tracekit("analyze", trace, "--cache", cache).stdout.split())
+    assert "One gap between executions lasts 100.0 µs" in text
+    assert "Another 700.0 µs pass before the device's first work and after its last." in text
+    assert "vectorized_elementwise_kernel<…> 50.0 %" in text
+
+
+def test_negligible_gaps_are_not_taken_apart(cache: Path, tmp_path: Path) -> None:
+    trace = gpu_trace(tmp_path / "t.json", (0, 499.5, "k"), (500, 500, "k"), until=1_000)
+    text = tracekit("analyze", trace, "--cache", cache).stdout
+    assert "hardly waits between executions: 500 ns in all" in text
+    assert "Another" not in text.split("\n\n")[0]
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="needs the shared corpus")
+def test_a_step_without_operators_says_where_to_look(cache: Path) -> None:
+    text = " ".join(tracekit("analyze", CORPUS / "hta/cpu_only.json.gz", "--cache", cache).stdout.split())
+    assert "goes to ." not in text
+    assert "no operators and no device work" in text

@@ -111,11 +111,9 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
         "marks_steps": bool(results.inputs.scope.select(pl.col("step").is_not_null().any()).collect().item()),
         "has_device": results.get("devices") is not None,
     }
-    for section in SECTIONS:
-        found = results.get(section[0], **section[2])
-        if found is not None:
-            _show_section(out, section, found, **facts)
-    if results.split() is not None and results.get("work") is None and results.get("ops") is None:
+    tables = [(section, results.get(section[0], **section[2])) for section in SECTIONS]
+    shown = [_show_section(out, section, found, **facts) for section, found in tables if found is not None]
+    if results.split() is not None and not any(shown):
         out.print("  It has no operators and no device work: tracekit info PATH shows what it holds.")
     for name, problem in results.failed.items():
         raise TracekitError(f"metric {name} failed: {problem}", hint="please report this with the capture")
@@ -124,7 +122,8 @@ def _show(out: Console, profile: Profile, results: Results) -> None:
     out.print(Text(printable(f"{profile.id} in {profile.path.parent}"), style="dim"), soft_wrap=True)
 
 
-def _show_section(out: Console, section: Section, found: pl.DataFrame, *, marks_steps: bool, has_device: bool) -> None:
+def _show_section(out: Console, section: Section, found: pl.DataFrame, *, marks_steps: bool, has_device: bool) -> bool:
+    """Print a table, and say whether there is anything in it."""
     name, title, _, columns, limit = section
     metric = METRICS[name]
     if name == "devices" and not marks_steps:
@@ -134,7 +133,7 @@ def _show_section(out: Console, section: Section, found: pl.DataFrame, *, marks_
     if name == "ops":
         found = found.filter(pl.col("kind") == "op").sort("self_cpu_ns", descending=True)
     if found.is_empty():
-        return
+        return False
     out.print()
     print_table(
         out,
@@ -146,6 +145,7 @@ def _show_section(out: Console, section: Section, found: pl.DataFrame, *, marks_
         more=f"tracekit show {name} PATH",
         headings={"group": "cause"},
     )
+    return True
 
 
 def _write_json(profile: Profile, results: Results, output: Path | None) -> None:

@@ -8,7 +8,7 @@ from tracekit.report.charts import CAUSE_LABELS
 from tracekit.report.model import Answer, Figure
 from tracekit.report.results import Results
 from tracekit.report.timeline import CAUSES
-from tracekit.report.words import duration, percent, sequence
+from tracekit.report.words import brief, duration, percent, sequence
 
 _CAUSE_MEANS = {
     "collective": "a collective ran",
@@ -24,7 +24,8 @@ _CAUSE_MEANS = {
 def answer(results: Results) -> Answer:
     """Who limits this program, by how much, why, and which operators take the time."""
     split, gaps, ops = results.split(), results.get("gaps"), top_ops(results)
-    sentences = [_measured(results), _idle(gaps), _work(ops, results), _steps(results.get("steps"))]
+    idle = [_idle(gaps, split), _outside(split, results.get("devices"))]
+    sentences = [_measured(results), *idle, _work(ops, results), _steps(results.get("steps"))]
     return Answer(_headline(split, gaps), [s for s in sentences if s], _figures(results, split, gaps))
 
 
@@ -80,12 +81,19 @@ def _measured(results: Results) -> str:
     return f"Measured: {named} of {where}."
 
 
-def _idle(gaps: pl.DataFrame | None) -> str:
+_NEGLIGIBLE = 0.005
+"""Gaps below this share of the measured time are not taken apart."""
+
+
+def _idle(gaps: pl.DataFrame | None, split: pl.DataFrame | None) -> str:
     if gaps is None:
         return ""
+    whole = int(gaps["gap_ns"].sum())
+    if split is not None and whole < _NEGLIGIBLE * int(split["window_ns"].sum()):
+        return f"The device hardly waits between executions: {duration(whole)} in all."
     causes = _sums(gaps, *(f"{cause}_ns" for cause in CAUSES))
     column, ns = max(causes.items(), key=lambda item: item[1])
-    cause, whole = column.removesuffix("_ns"), int(gaps["gap_ns"].sum())
+    cause = column.removesuffix("_ns")
     late = (
         gaps.filter(pl.col("after_name").is_not_null()).group_by("after_name").agg(pl.col(column).sum())
         .sort(column, "after_name", descending=[True, False]).head(1)
@@ -97,13 +105,24 @@ def _idle(gaps: pl.DataFrame | None) -> str:
     )
     if late.is_empty():
         return text
-    return f"{text} The largest share of it, {duration(late[column][0])}, lies before {late['after_name'][0]}."
+    return f"{text} The largest share of it, {duration(late[column][0])}, lies before {brief(late['after_name'][0])}."
+
+
+def _outside(split: pl.DataFrame | None, devices: pl.DataFrame | None) -> str:
+    """How long a device without steps had no work yet, or no more: gaps do not tell of it."""
+    if split is None or devices is None or devices["session"].to_list() != split["session"].to_list():
+        return ""
+    whole = int(split["window_ns"].sum())
+    outside = whole - int(devices["window_ns"].sum())
+    if outside <= _NEGLIGIBLE * whole:
+        return ""
+    return f"Another {duration(outside)} pass before the device's first work and after its last."
 
 
 def _work(ops: pl.DataFrame | None, results: Results) -> str:
     if ops is not None and ops["device_ns"].sum():
         whole = int(ops["device_ns"].sum())
-        top = [f"{row['name']} {percent(row['device_ns'], whole)}" for row in ops.head(3).to_dicts()]
+        top = [f"{brief(row['name'])} {percent(row['device_ns'], whole)}" for row in ops.head(3).to_dicts()]
         return f"Most device time goes to {sequence(top)}."
     table = results.get("ops")
     column = "self_cpu_ns"
@@ -112,7 +131,9 @@ def _work(ops: pl.DataFrame | None, results: Results) -> str:
     operators = table.filter(pl.col("kind") == "op")
     sums = operators.group_by("name").agg(pl.col(column).sum()).sort(column, "name", descending=[True, False])
     whole, inside = int(table[column].sum()), int(sums[column].sum())
-    top = [f"{row['name']} {percent(row[column], whole)}" for row in sums.head(3).to_dicts()]
+    if not inside:
+        return ""
+    top = [f"{brief(row['name'])} {percent(row[column], whole)}" for row in sums.head(3).to_dicts()]
     outside = f" {percent(whole - inside, whole)} is spent outside operators, in Python and ranges." if whole else ""
     return f"Most CPU time goes to {sequence(top)}.{outside}"
 

@@ -19,6 +19,15 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}\u00a0%" if whole else "0\u00a0%"
 
 
+def brief(name: str, width: int = 60) -> str:
+    """A name in a sentence: that of a kernel can fill the screen, so its template arguments or its middle give way."""
+    function = name.partition("<")[0]
+    if len(name) > width and 0 < len(function) < len(name):
+        name = f"{function}<…>"
+    tail = (width - 1) // 3
+    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
 def sequence(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}" if words else ""
