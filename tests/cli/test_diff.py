@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.command import assert_fits, tracekit
-from tests.shared_data import SAMPLES
+from tests.shared_data import CORPUS, SAMPLES
 
 NAIVE, FUSED = (SAMPLES / "neuron" / name / "capture" for name in ("rms_naive", "rms_fused"))
 
@@ -75,3 +75,12 @@ def test_the_screen_shows_every_change_with_its_sign(tmp_path: Path) -> None:
     came = next(line for line in lines if line.startswith("aten::_fused_rms_norm "))
     assert came.split()[-2:] == ["+403.3", "µs"]
     assert "-" not in "".join(lines[lines.index("Measures") :]).replace("aten::", "").split("Operators")[0]
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="needs the shared corpus")
+def test_where_only_the_host_changed_its_times_are_shown(tmp_path: Path) -> None:
+    both = (CORPUS / "hta/compare/base.json.gz", CORPUS / "hta/compare/test.json.gz")
+    text = tracekit("diff", *both, "--cache", tmp_path).stdout
+    heading = text.splitlines()[text.splitlines().index("Operators that changed") + 1]
+    assert "host A" in heading and "device A" not in heading
+    assert "+0.0 %" not in text

@@ -9,6 +9,7 @@ from tests.cli.command import assert_one_line, tracekit
 from tests.shared_data import SAMPLES
 from tracekit.cli import output
 from tracekit.metrics import METRICS
+from tracekit.tables import NOTES
 
 NAIVE = SAMPLES / "neuron" / "rms_naive" / "capture"
 
@@ -79,3 +80,15 @@ def test_info_names_each_rank_once(tmp_path: Path) -> None:
 
 def test_a_sentence_ends_with_one_full_stop(tmp_path: Path) -> None:
     assert ".." not in tracekit("info", NAIVE, cache=tmp_path).stdout
+
+
+def test_equal_notes_of_several_files_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"severity": "info", "code": "c", "message": "drift by 123456 ns", "session": "s"}
+    rows = [{**row, "path": path, "session": path} for path in ("a.pb", "b.pb", "c.pb")]
+    rows += [{**row, "message": "2 event(s) lost", "session": session} for session in ("s", "t")]
+    output.print_notes(output.console(), NOTES.rows(rows))
+    assert capsys.readouterr().out.splitlines() == [
+        "Notes",
+        "  info a.pb and 2 more files: drift by 123.5 µs",
+        "  info 2 events lost (in 2 sessions)",
+    ]

@@ -101,7 +101,7 @@ def _show(out: Console, compared: Comparison) -> None:
         a=pl.Series([amount(r, "a") for r in shown.to_dicts()], dtype=pl.String),
         b=pl.Series([amount(r, "b") for r in shown.to_dicts()], dtype=pl.String),
         change=pl.Series([amount(r, "change") for r in shown.to_dicts()], dtype=pl.String),
-        share=pl.Series([ratio(r["change_ratio"], signed=True) for r in shown.to_dicts()], dtype=pl.String),
+        share=pl.Series([ratio(r["change_ratio"] or None, signed=True) for r in shown.to_dicts()], dtype=pl.String),
         verdict="verdict",
     )
     out.print()
@@ -110,8 +110,9 @@ def _show(out: Console, compared: Comparison) -> None:
     out.print()
     columns = ("name", "status", "a_executions", "b_executions", "a_device_ns", "b_device_ns", "device_change_ns")
     host = ("name", "status", "a_host_ns", "b_host_ns", "host_change_ns")
-    has_device = bool(compared.ops.select((pl.col("a_device_ns") + pl.col("b_device_ns")).sum()).item())
     ops = compared.ops.filter(pl.col("status") != "same")
+    on_device = (pl.col("device_change_ns") != 0) | (pl.col("a_executions") != pl.col("b_executions"))
+    has_device = bool(ops.select(on_device.any()).item())
     if not has_device:
         ops = ops.sort(pl.col("host_change_ns").abs(), descending=True)
     print_table(

@@ -332,15 +332,18 @@ def _fit(text: str, room: int) -> str:
 
 
 def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
-    """Print notes as short paragraphs, the gravest first; equal ones of several sessions once."""
+    """Print notes as short paragraphs, the gravest first; equal ones of several sessions or files once."""
     import polars as pl
 
     from tracekit.tables import SEVERITIES
 
     weight = pl.col("severity").replace_strict(list(SEVERITIES), [2, 1, 0], return_dtype=pl.Int64)
     merged = (
-        notes.group_by("severity", "code", "message", "hint", "path", maintain_order=True)
-        .agg(pl.col("event_count").sum(), sessions=pl.len())
+        notes.group_by("severity", "code", "message", "hint", maintain_order=True)
+        .agg(
+            paths=pl.col("path").filter(pl.col("path") != ".").unique(maintain_order=True),
+            sessions=pl.col("session").n_unique(),
+        )
         .sort(weight, maintain_order=True)
     )
     if merged.is_empty():
@@ -348,8 +351,10 @@ def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
     out.print("Notes", style="bold")
     styles = {"error": "red", "warning": "yellow", "info": "dim"}
     for row in merged.head(limit).iter_rows(named=True):
-        where = f"{row['path']}: " if row["path"] not in (None, ".") else ""
-        times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
+        paths = row["paths"]
+        others = f" and {plural(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        where = f"{paths[0]}{others}: " if paths else ""
+        times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 >= len(paths) else ""
         head = Text(f"{row['severity']} ", style=styles[row["severity"]])
         body = Text(printable(f"{where}{told(row['message']).rstrip('.')}{times}"))
         hint = Text(printable(f". Hint: {row['hint']}"), style="dim") if row["hint"] else Text("")
