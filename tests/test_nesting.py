@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tracekit import nesting
@@ -12,13 +12,13 @@ from tracekit import nesting
 Span = tuple[int | None, int, int]
 
 
-def frame(spans: list[Span]) -> pl.LazyFrame:
+def frame(spans: list[Span]) -> pl.DataFrame:
     rows = [
         {"track": track, "event_id": n, "start_ns": start, "end_ns": start + length, "value": n % 5 or None}
         for n, (track, start, length) in enumerate(spans)
     ]
     schema = {"track": pl.Int64, "event_id": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64, "value": pl.Int64}
-    return pl.LazyFrame(rows, schema=schema)
+    return pl.DataFrame(rows, schema=schema)
 
 
 def walked(spans: list[Span]) -> dict[int, int | None]:
@@ -66,20 +66,20 @@ spans = st.lists(st.tuples(st.sampled_from([None, 1, 2]), st.integers(0, 25), st
     ],
 )
 def test_parent(case: list[Span], parents: list[int | None]) -> None:
-    tree = nesting.nested(frame(case), ["track"]).collect()
+    tree = nesting.nested(frame(case), ["track"])
     assert parents_of(tree) == dict(enumerate(parents))
 
 
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_parents_equal_the_walk_with_a_stack(case: list[Span]) -> None:
-    assert parents_of(nesting.nested(frame(case), ["track"]).collect()) == walked(case)
+    assert parents_of(nesting.nested(frame(case), ["track"])) == walked(case)
 
 
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_totals_include_all_descendants(case: list[Span]) -> None:
-    tree = nesting.totals(nesting.nested(frame(case), ["track"]), pl.col("value"), "total").collect()
+    tree = nesting.totals(nesting.nested(frame(case), ["track"]), pl.col("value"), "total")
     parents = walked(case)
     assert tree["position"].to_list() == list(range(len(case)))
     for row in tree.to_dicts():
@@ -94,7 +94,7 @@ def test_nearest_chosen_ancestor(case: list[Span]) -> None:
     tree = nesting.nested(frame(case), ["track"])
     found = nesting.taken(nesting.nearest(tree, pl.col("value") >= 3, "up"), "event_id", "up", "up_id")
     parents = walked(case)
-    for row in found.collect().to_dicts():
+    for row in found.to_dicts():
         chosen = [n for n in ancestors(row["event_id"], parents) if n % 5 >= 3]
         assert row["up_id"] == (chosen[0] if chosen else None)
 
@@ -102,16 +102,18 @@ def test_nearest_chosen_ancestor(case: list[Span]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(spans, st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(case: list[Span], random: object) -> None:
-    rows = frame(case).collect()
+    rows = frame(case)
     shuffled = list(range(len(case)))
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    tree = nesting.nested(rows.lazy(), ["track"]).collect()
-    assert nesting.nested(rows[shuffled].lazy(), ["track"]).collect().equals(tree)
+    tree = nesting.nested(rows, ["track"])
+    assert nesting.nested(rows[shuffled], ["track"]).equals(tree)
 
 
-def test_columns_asked_for_later_do_not_change_the_tree() -> None:
-    """Nothing is pushed below the walk: a filter or slice after it sees the whole tree's numbers."""
-    tree = nesting.nested(frame([(1, 0, 10), (1, 1, 5), (1, 2, 1)]), ["track"])
-    last = tree.filter(pl.col("event_id") == 2).select("parent_position").collect()
-    assert last["parent_position"].to_list() == [1]
-    assert tree.tail(1).select("position").collect().item() == 2
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=spans)
+def test_parents_of_calls_that_nest_deeper_than_they_are_climbed(
+    case: list[Span], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nesting, "_ROUNDS", rounds)
+    assert parents_of(nesting.nested(frame(case), ["track"])) == walked(case)

@@ -11,23 +11,29 @@ every quirk of torch 2.13 included. The rules, their sources and a proof stand i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from tracekit import nesting
+from tracekit.tables import Frame
 
 _NAME, _CATEGORY = pl.col("name"), pl.col("category")
 _LANE, _KIND = pl.col("lane"), pl.col("kind")
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _TRACK = ("session", "process_id", "thread_id")
 
+_TEXT = pl.Categorical()
+"""Few values in millions of rows: numbers to sort, group and carry along, not strings."""
+
 CALLS: dict[str, pl.DataType] = {
-    "session": pl.String(),
+    "session": _TEXT,
     "start_ns": pl.Int64(),
-    "name": pl.String(),
-    "overload": pl.String(),
-    "kind": pl.String(),
-    "inside": pl.String(),
-    "shapes": pl.String(),
+    "name": _TEXT,
+    "overload": _TEXT,
+    "kind": _TEXT,
+    "inside": _TEXT,
+    "shapes": _TEXT,
     "self_cpu_ns": pl.Int64(),
     "total_cpu_ns": pl.Int64(),
     "self_device_ns": pl.Int64(),
@@ -36,7 +42,7 @@ CALLS: dict[str, pl.DataType] = {
 }
 """Columns of a frame of calls. ``overload`` is null unless the capture recorded overload names."""
 
-_READ = ("session", "event_id", "process_id", "thread_id", "start_ns", "end_ns", "name", "kind", "category", "shapes")
+_READ = ("session", "event_id", "process_id", "thread_id", "start_ns", "end_ns", "name", "kind")
 """What a tree is built from; the rest of a row, its attributes above all, never comes into memory."""
 
 _OVERLOADED = r"^(\w+(?:::\w+)+)\.(\w+)$"
@@ -54,6 +60,7 @@ _FILTERED = (
     "aten::output_nr",
     "aten::_version",
 )
+_OWNERS = ("op", "annotation")
 _FRAMEWORK = ("cpu_op", "user_annotation", "python_function")
 _NEVER_ATTRIBUTED = ("mtia_ccp_events", "hpu_op")
 _COLLECTIVE_RANGE = r"^(nccl|gloo|mpi|ucc|xccl):\w+$"
@@ -79,19 +86,16 @@ def own(
     """
     is_host = (_LANE == "dispatch") | ((_LANE == "runtime") & (pl.col("source") == "kineto"))
     hosts = events.filter(pl.col("is_primary") & is_host & _KIND.is_in(_HOST_KINDS))
-    owners = hosts.filter(_KIND.is_in(["op", "annotation"])).select("session", dispatch_id="event_id")
     ran = chains.filter(pl.col("hardware_start_ns").is_not_null())
-    launched = (
-        ran.join(owners, on=["session", "dispatch_id"], how="semi")
-        .group_by("session", event_id="dispatch_id")
-        .agg(kernel_ns=pl.col("device_ns").sum(), execution_count=pl.len().cast(pl.Int64))
+    launched = ran.group_by("session", event_id="dispatch_id").agg(
+        kernel_ns=pl.col("device_ns").sum(), execution_count=pl.len().cast(pl.Int64)
     )
-    hosts = _named(hosts.with_columns(shapes=_shapes(with_shapes)).select(_READ))
-    tree = nesting.nested(hosts.filter(_KIND != "python"), _TRACK)
-    if inside is not None:
-        around = _inside(nesting.nested(hosts, _TRACK), inside).select("session", "event_id", "inside")
-        tree = tree.join(around, on=["session", "event_id"], how="left", maintain_order="left")
-    tree = tree.join(launched, on=["session", "event_id"], how="left", maintain_order="left")
+    owners = hosts.filter(_KIND.is_in(_OWNERS)).join(launched, on=["session", "event_id"], how="semi")
+    read = hosts if inside is not None else hosts.filter(_KIND != "python")
+    read = read.select(*_READ, *([_shapes().alias("shapes")] if with_shapes else []))
+    both = pl.concat([_encoded(read), _encoded(launched)], how="diagonal")
+    tree = _walked(both, lambda frame: _own_tree(frame, inside))
+    owners = owners.select("session", dispatch_id="event_id")
     orphans = ran.join(owners, on=["session", "dispatch_id"], how="anti").select(
         "session",
         "kind",
@@ -102,7 +106,7 @@ def own(
         total_device_ns="device_ns",
         execution_count=pl.lit(1, dtype=pl.Int64),
     )
-    return pl.concat([_conformed(_measured(tree)), _conformed(orphans)])
+    return pl.concat([tree, _conformed(orphans)])
 
 
 def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: bool = False) -> pl.LazyFrame:
@@ -117,12 +121,13 @@ def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: b
         ``CALLS``. ``kind`` is ``host``, ``annotation``, ``device`` or ``device_annotation``. Names that the
         C++ ABI mangled stay as they stand in the file.
     """
-    shapes = _shapes(with_shapes)
     recorded = events.filter(pl.col("source") == "kineto").with_columns(
-        shapes=shapes.fill_null("[]") if with_shapes else shapes,
+        shapes=_shapes().fill_null("[]") if with_shapes else pl.lit(None, dtype=pl.String),
         is_unfinished=pl.col("attrs_json").str.contains(_UNFINISHED).fill_null(value=False),
     )
-    recorded = recorded.select(*_READ, "lane", "phase", "external_id", "correlation_id", "is_unfinished")
+    recorded = recorded.select(
+        *_READ, "category", "shapes", "lane", "phase", "external_id", "correlation_id", "is_unfinished"
+    )
     complete = recorded.filter(pl.col("phase") == "complete")
     on_device = _named(complete.filter((_LANE == "hardware") & ~_NAME.is_in(_FILTERED)))
     hosts = _placed(complete.filter((_LANE != "hardware") & ~_KIND.is_in(["window", "other"])))
@@ -136,9 +141,8 @@ def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: b
     kept = kept.join(given.drop("own_id"), on=["session", "event_id"], how="left").cache()
     instants = _uncovered(recorded, kept)
     tracked = pl.concat([kept.filter(~pl.col("is_async")), instants], how="diagonal")
-    tree = _without_duplicates(_inside(nesting.nested(tracked, _TRACK), inside))
     frames = [
-        _conformed(tree.with_columns(kind=_host_kind())),
+        _walked(tracked, lambda frame: _torch_tree(frame, inside)),
         _conformed(kept.filter("is_async").with_columns(kind=_host_kind(), total_cpu_ns=_LENGTH)),
         _conformed(
             _exact(on_device).with_columns(
@@ -151,12 +155,48 @@ def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: b
     return pl.concat(frames)
 
 
+def _walked(rows: pl.LazyFrame, walk: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.LazyFrame:
+    """Build a tree of all rows, once they are all there; nothing may be cut away before."""
+    return rows.map_batches(
+        lambda frame: _conformed(walk(frame)),
+        predicate_pushdown=False,
+        projection_pushdown=False,
+        slice_pushdown=False,
+        schema=CALLS,
+    )
+
+
+def _own_tree(both: pl.DataFrame, inside: pl.Expr | None) -> pl.DataFrame:
+    """Python frames are ``inside`` of what the calls are, but no one's children.
+
+    Args:
+        both: host events, then what each event launched: these rows have no time.
+        inside: as in ``own``.
+    """
+    work = ("kernel_ns", "execution_count")
+    launch_count = both["start_ns"].null_count()
+    hosts, launched = both.head(both.height - launch_count), both.tail(launch_count)
+    if launch_count:
+        key = ["session", "event_id"]
+        hosts = hosts.drop(work).join(launched.select(*key, *work), on=key, how="left", maintain_order="left")
+        hosts = hosts.with_columns(pl.when(_KIND.is_in(_OWNERS)).then(pl.col(work)))
+    named = _named(hosts)
+    if inside is not None:
+        named = _inside(nesting.nested(named, _TRACK), inside).filter(_KIND != "python")
+    return _measured(nesting.nested(named, _TRACK))
+
+
+def _torch_tree(tracked: pl.DataFrame, inside: pl.Expr | None) -> pl.DataFrame:
+    tree = _without_duplicates(_inside(nesting.nested(tracked, _TRACK), inside))
+    return tree.with_columns(kind=_host_kind())
+
+
 def _host_kind() -> pl.Expr:
     is_annotation = _CATEGORY == "user_annotation"
     return pl.when(is_annotation).then(pl.lit("annotation")).otherwise(pl.lit("host"))
 
 
-def _conformed(calls: pl.LazyFrame) -> pl.LazyFrame:
+def _conformed(calls: Frame) -> Frame:
     """The columns of ``CALLS``; times and counts that a row does not have are 0."""
     have = calls.collect_schema()
     numbers = [name for name, dtype in CALLS.items() if dtype == pl.Int64]
@@ -166,40 +206,53 @@ def _conformed(calls: pl.LazyFrame) -> pl.LazyFrame:
     return calls.select(columns).with_columns(pl.col(numbers).fill_null(0))
 
 
-def _shapes(wanted: bool) -> pl.Expr:
+def _encoded(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.with_columns(pl.col(pl.String).cast(_TEXT))
+
+
+def _shapes() -> pl.Expr:
     """``Input Dims`` as torch groups by them, where a list of tensors is one ``[]``; null where not recorded."""
-    if not wanted:
-        return pl.lit(None, dtype=pl.String)
     dims = pl.col("attrs_json").str.extract(_INPUT_DIMS).str.replace_all(r"\s", "")
     flat = dims.str.slice(1, dims.str.len_chars() - 2).str.replace_all(_TENSOR_LIST, "[]")
     return pl.lit("[") + flat.str.replace_all(",", ", ", literal=True) + pl.lit("]")
 
 
-def _named(events: pl.LazyFrame) -> pl.LazyFrame:
+def _named(events: Frame) -> Frame:
     """All steps under one name, and an operator's overload (``aten::add.Tensor``) in a column of its own."""
-    parts = pl.when(_KIND == "op").then(_NAME.str.extract_groups(_OVERLOADED))
+    parts = _NAME.str.extract_groups(_OVERLOADED).struct
     step = pl.when(_NAME.str.starts_with("ProfilerStep#")).then(pl.lit("ProfilerStep*"))
+    of_op = pl.coalesce(step, parts.field("1"), "name")
+    is_op = _KIND == "op"
     return events.with_columns(
-        name=pl.coalesce(step, parts.struct.field("1"), "name"), overload=parts.struct.field("2")
+        name=pl.when(is_op).then(_each(of_op)).otherwise(_each(pl.coalesce(step, "name"))),
+        overload=pl.when(is_op).then(_each(parts.field("2"))),
     )
 
 
-def _inside(tree: pl.LazyFrame, chosen: pl.Expr | None) -> pl.LazyFrame:
+def _each(rewritten: pl.Expr) -> pl.Expr:
+    """``rewritten`` of each row's name, evaluated once for every name there is: they are few."""
+
+    def rewrite(names: pl.Series) -> pl.Series:
+        known = names.unique()
+        new = known.cast(pl.String).to_frame("name").select(rewritten).to_series().cast(names.dtype)
+        if new.null_count() == len(new):
+            return names.clear(len(names))
+        return names if new.equals(known) else names.replace_strict(known, new, return_dtype=names.dtype)
+
+    return _NAME.map_batches(rewrite, return_dtype=pl.self_dtype())
+
+
+def _inside(tree: pl.DataFrame, chosen: pl.Expr | None) -> pl.DataFrame:
     if chosen is None:
         return tree
     return nesting.taken(nesting.nearest(tree, chosen, "_around"), "name", "_around", "inside")
 
 
-def _measured(tree: pl.LazyFrame) -> pl.LazyFrame:
+def _measured(tree: pl.DataFrame) -> pl.DataFrame:
     """Self and total times of a tree of ``nested`` with ``kernel_ns``."""
-    children = (
-        tree.filter(pl.col("parent_position").is_not_null())
-        .group_by(position="parent_position")
-        .agg(children_ns=_LENGTH.sum())
-    )
-    measured = tree.join(children, on="position", how="left", maintain_order="left").with_columns(
+    measured = nesting.below(tree, _LENGTH, "_below").with_columns(
         total_cpu_ns=_LENGTH,
-        self_cpu_ns=_LENGTH - pl.col("children_ns").fill_null(0),
+        self_cpu_ns=_LENGTH - pl.col("_below"),
         self_device_ns=pl.col("kernel_ns").fill_null(0),
     )
     return nesting.totals(measured, pl.col("kernel_ns"), "total_device_ns")
@@ -280,7 +333,7 @@ def _uncovered(recorded: pl.LazyFrame, hosts: pl.LazyFrame) -> pl.LazyFrame:
     return found.filter((_NAME == "[OutOfMemory]") | pl.col("is_alone")).drop("is_alone")
 
 
-def _without_duplicates(tree: pl.LazyFrame) -> pl.LazyFrame:
+def _without_duplicates(tree: pl.DataFrame) -> pl.DataFrame:
     """Remove only children of their parent's name, as torch does before it sums.
 
     What remains of a chain of such events is the outermost, with its own times, the children of the innermost

@@ -7,15 +7,29 @@ Frames hold ``by`` columns (at least one; null is a group of its own) and Int64 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 By = Sequence[str]
+Integers = npt.NDArray[np.int64]
 
 START, END = pl.col("start_ns"), pl.col("end_ns")
 
 _ALL_TIME = (-(2**62), 2**62)
 """Before and after everything that can happen: 146 years around 1970."""
+
+
+def group_numbers(keys: pl.DataFrame) -> pl.Series:
+    """Number rows by their values, rising with these, null first; quick where equal rows follow one another."""
+    run = keys.select(pl.struct(pl.all()).rle_id()).to_series()
+    firsts = keys.filter(run.ne_missing(run.shift()))
+    known = firsts.unique().sort(pl.all()).with_row_index("_group")
+    numbers = firsts.join(known, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["_group"]
+    of_rows: pl.Series = numbers.cast(pl.Int64).gather(run)
+    return of_rows
 
 
 def union(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
@@ -24,17 +38,8 @@ def union(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
     Returns:
         ``by``, ``start_ns``, ``end_ns``, sorted by start; empty if nothing has a length.
     """
-    reached = END.cum_max().shift().over(by)
-    is_first = (pl.col("_reached") < START).fill_null(value=True)
-    until = pl.col("_reached").shift(-1).over(by)
-    return (
-        spans.select(*by, "start_ns", "end_ns")
-        .filter(END > START)
-        .sort("start_ns")
-        .with_columns(_reached=reached, _last=END.max().over(by))
-        .filter(is_first)
-        .select(*by, "start_ns", end_ns=pl.coalesce(until, "_last"))
-    )
+    lasting = spans.select(*by, "start_ns", "end_ns").filter(END > START)
+    return lasting.map_batches(lambda frame: _merged(frame, by), schema=lasting.collect_schema())
 
 
 def length(spans: pl.LazyFrame, by: By) -> pl.LazyFrame:
@@ -86,11 +91,18 @@ def covered(
     Returns:
         ``rows`` plus ``name`` (Int64 ns), in no particular order.
     """
-    merged = union(spans, by).with_columns(_since=(END - START).cum_sum().over(by) - END)
-    for edge, column in ((start, "_at_start"), (end, "_at_end")):
-        rows = _covered_before(rows, pl.col(edge), merged, by, column)
-    share = (pl.col("_at_end") - pl.col("_at_start")).clip(lower_bound=0).fill_null(0)
-    return rows.with_columns(share.alias(name)).drop("_at_start", "_at_end")
+    marks = union(spans, by).select(*by, _from="start_ns", _until="end_ns")
+    points = rows.with_columns(_from=start, _until=end)
+    found = pl.struct(*by, pl.col("_from", "_until").fill_null(0), "_is_mark").map_batches(
+        lambda both: _covered(both.struct.unnest(), by), return_dtype=pl.Int64
+    )
+    is_known = pl.col("_from").is_not_null() & pl.col("_until").is_not_null()
+    return (
+        _marked(points, marks)
+        .with_columns(pl.when(is_known).then(found.clip(lower_bound=0)).otherwise(0).alias(name))
+        .filter(~pl.col("_is_mark"))
+        .drop("_from", "_until", "_is_mark")
+    )
 
 
 def measure(
@@ -109,31 +121,21 @@ def measure(
     Returns:
         ``windows`` plus the ``totals`` (Int64 ns), in no particular order; windows without a length are dropped.
     """
-    windows = windows.filter(END > START).with_row_index("_window").cache()
-    edges = [
-        windows.select(*by, "_window", _at=START, _inside=pl.lit(1, dtype=pl.Int32)),
-        windows.select(*by, _at=END, _inside=pl.lit(-1, dtype=pl.Int32)),
+    lasting = [
+        frame.filter(END > START)
+        for frame in (windows, *(spans.select(*by, "start_ns", "end_ns") for spans in layers.values()))
     ]
-    for name, spans in layers.items():
-        edges += [
-            spans.select(*by, pl.lit(sign, dtype=pl.Int32).alias(name), _at=edge)
-            for edge, sign in ((START, 1), (END, -1))
-        ]
-    length = pl.col("_next") - pl.col("_at")
-    measured = (
-        pl.concat(edges, how="diagonal")
-        .sort("_at", maintain_order=True)
-        .with_columns(
-            pl.col("_inside", *layers).fill_null(0).cum_sum().over(by),
-            pl.col("_window").forward_fill().over(by),
-            _next=pl.col("_at").shift(-1).over(by),
-        )
-        .filter((pl.col("_inside") > 0) & (pl.col("_next") > pl.col("_at")))
-        .select("_window", "_at", "_next", *(pl.col(name) > 0 for name in layers))
-        .group_by("_window")
-        .agg(length.filter(condition).sum().alias(name) for name, condition in totals.items())
+    found = pl.struct(*by, "start_ns", "end_ns", "_layer").map_batches(
+        lambda rows: _measured(rows.struct.unnest(), by, tuple(layers), totals),
+        return_dtype=pl.Struct({name: pl.Int64() for name in totals}),
     )
-    return windows.join(measured, on="_window", how="left").drop("_window")
+    return (
+        pl.concat([spans.with_columns(_layer=pl.lit(n)) for n, spans in enumerate(lasting)], how="diagonal")
+        .with_columns(_found=found)
+        .filter(pl.col("_layer") == 0)
+        .drop("_layer")
+        .unnest("_found")
+    )
 
 
 def clip(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By) -> pl.LazyFrame:
@@ -146,21 +148,16 @@ def clip(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By) -> pl.LazyFrame:
     Returns:
         The columns of ``rows`` with the cut times, then the other columns of ``windows``; in no particular order.
     """
-    numbered = _numbered(windows, by)
-    first = pl.col("_ended")
-    last = pl.col("_begun") - 1
-    placed = _count_marks(rows.filter(END > START), START, windows, END, by=by, name="_ended")
-    placed = _count_marks(placed, END, windows, START, by=by, name="_begun", before=True)
-    return (
-        placed.filter(first <= last)
-        .with_columns(_window=pl.int_ranges(first, last + 1))
-        .explode("_window")
-        .join(numbered, on=[*by, "_window"], how="inner", nulls_equal=True)
-        .with_columns(
-            start_ns=pl.max_horizontal("start_ns", "_window_start"),
-            end_ns=pl.min_horizontal("end_ns", "_window_end"),
-        )
-        .drop("_ended", "_begun", "_window", "_window_start", "_window_end")
+    place = {*by, "start_ns", "end_ns"}
+    added = {name: dtype for name, dtype in windows.collect_schema().items() if name not in place}
+    marks = windows.select(*by, "start_ns", "end_ns", _window=pl.struct("start_ns", "end_ns", *added))
+    both = _marked(rows.filter(END > START), marks)
+    return both.map_batches(
+        lambda frame: _clipped(frame, by),
+        predicate_pushdown=False,
+        projection_pushdown=False,
+        slice_pushdown=False,
+        schema={**rows.collect_schema(), **added},
     )
 
 
@@ -174,12 +171,19 @@ def within(rows: pl.LazyFrame, windows: pl.LazyFrame, by: By, at: str = "start_n
     Returns:
         The columns of ``rows``, then the other columns of ``windows``; in no particular order.
     """
-    placed = _count_marks(rows.filter(pl.col(at).is_not_null()), pl.col(at), windows, START, by=by, name="_begun")
+    schema = dict(_apart(windows, *by, "start_ns").collect_schema())
+    marks = _apart(windows).select(*by, pl.struct(*schema).alias("_window"), _at="_window_start")
+    points = rows.filter(pl.col(at).is_not_null()).with_columns(_at=at)
+    found = pl.struct(*by, "_at", "_is_mark", "_window").map_batches(
+        lambda both: _last_begun(both.struct.unnest(), by), return_dtype=pl.Struct(schema)
+    )
     return (
-        placed.with_columns(_window=pl.col("_begun") - 1)
-        .join(_numbered(windows, by), on=[*by, "_window"], how="inner", nulls_equal=True)
-        .filter(pl.col(at) < pl.col("_window_end"))
-        .drop("_begun", "_window", "_window_start", "_window_end")
+        _marked(points, marks)
+        .with_columns(_window=found)
+        .filter(~pl.col("_is_mark") & (pl.col("_at") < pl.col("_window").struct.field("_window_end")))
+        .drop("_at", "_is_mark")
+        .unnest("_window")
+        .drop("_window_end")
     )
 
 
@@ -240,50 +244,119 @@ def _combined(left: pl.LazyFrame, right: pl.LazyFrame, by: By, wanted: pl.Expr) 
     return union(pieces, by)
 
 
-def _covered_before(rows: pl.LazyFrame, at: pl.Expr, merged: pl.LazyFrame, by: By, name: str) -> pl.LazyFrame:
-    """Add the time that ``merged`` covers before ``at``; its ``_since`` is what it covered before, less its start."""
-    points = rows.with_columns(_at=at, _is_row=pl.lit(value=True))
-    marks = merged.select(*by, "_since", _at=START, _until=END, _is_row=pl.lit(value=False))
-    so_far = pl.col("_since") + pl.min_horizontal("_at", "_until")
-    return (
-        pl.concat([marks, points], how="diagonal")
-        .sort("_at", maintain_order=True)
-        .with_columns(pl.col("_since", "_until").forward_fill().over(by))
-        .filter(pl.col("_is_row"))
-        .with_columns(so_far.fill_null(0).alias(name))
-        .drop("_at", "_is_row", "_since", "_until")
+def _merged(lasting: pl.DataFrame, by: By) -> pl.DataFrame:
+    """The union of intervals that have a length."""
+    groups = group_numbers(lasting.select(by)).to_numpy()
+    start, end = lasting["start_ns"].to_numpy(), lasting["end_ns"].to_numpy()
+    order = np.lexsort((start, groups))
+    groups, start, end = groups[order], start[order], end[order]
+    is_new = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
+    parts = np.split(end, np.flatnonzero(is_new)[1:])
+    reached = np.concatenate([np.maximum.accumulate(part) for part in parts])
+    is_new[1:] |= start[1:] > reached[:-1]
+    first = np.flatnonzero(is_new)
+    last = np.append(first[1:], len(start))[: len(first)] - 1
+    times = {"start_ns": pl.Series(start[first]), "end_ns": pl.Series(reached[last])}
+    return lasting[order[first]].select(by).with_columns(**times).sort("start_ns")
+
+
+def _apart(windows: pl.LazyFrame, *without: str) -> pl.LazyFrame:
+    """Windows with their times out of the way of those of rows."""
+    times = {"start_ns": "_window_start", "end_ns": "_window_end"}
+    return windows.drop(without).rename(times, strict=False)
+
+
+def _marked(rows: pl.LazyFrame, marks: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows, then marks: what lies before a row is found within one frame, so that plans stay lazy."""
+    both = [frame.with_columns(_is_mark=pl.lit(value)) for frame, value in ((rows, False), (marks, True))]
+    return pl.concat(both, how="diagonal")
+
+
+def _measured(rows: pl.DataFrame, by: By, layers: Sequence[str], totals: Mapping[str, pl.Expr]) -> pl.Series:
+    """How long each condition holds in each row of ``_layer`` 0, which are the windows; 0 for other rows.
+
+    The state at a time is a number with one bit per layer. Every interval adds its bit and takes it away again, so
+    that a running sum over the edges of all groups, one after the other, needs no reset.
+    """
+    groups, layer = group_numbers(rows.select(by)).to_numpy(), rows["_layer"].to_numpy().astype(np.int64)
+    start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    at, bit = np.concatenate([start, end]), np.int64(1) << layer
+    order = np.lexsort((at, np.concatenate([groups, groups])))
+    state = np.cumsum(np.concatenate([bit, -bit])[order])
+    opens = (order < len(layer)) & (layer[order % max(len(layer), 1)] == 0)
+    window = order[np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))]
+    length = np.diff(at[order], append=0)
+    inside = ((state & 1) == 1) & (length > 0)
+    state, window, length = state[inside], window[inside], length[inside]
+    states = np.arange(2 ** (len(layers) + 1))
+    table = pl.DataFrame({name: (states >> n) & 1 == 1 for n, name in enumerate(layers, 1)})
+    sums = {}
+    for name, holds in table.select(**totals).to_dict().items():
+        counted = holds.to_numpy()[state]
+        sums[name] = np.zeros(len(layer), np.int64)
+        np.add.at(sums[name], window[counted], length[counted])
+    return pl.DataFrame(sums).to_struct()
+
+
+def _covered(both: pl.DataFrame, by: By) -> pl.Series:
+    """How much of ``_from`` to ``_until`` the disjoint marks of a row's group cover; below 0 if these are inverted."""
+    groups, is_mark = group_numbers(both.select(by)).to_numpy(), both["_is_mark"].to_numpy()
+    marks = (
+        pl.DataFrame({"group": groups}).hstack(both.select("_from", "_until")).filter(is_mark).sort("group", "_from")
     )
+    mark_groups, start, end = (marks[column].to_numpy() for column in ("group", "_from", "_until"))
+    length_before = np.append(0, np.cumsum(end - start))
+    earlier = np.searchsorted(mark_groups, groups)
+
+    def before(at: Integers) -> Integers:
+        begun = _count_before(groups, at, mark_groups, start, "right")
+        not_yet = np.append(end, 0)[begun - 1] - at
+        return length_before[begun] - np.where(begun > earlier, np.maximum(not_yet, 0), 0)
+
+    return pl.Series(before(both["_until"].to_numpy()) - before(both["_from"].to_numpy()))
 
 
-def _count_marks(
-    rows: pl.LazyFrame,
-    at: pl.Expr,
-    marks: pl.LazyFrame,
-    mark_at: pl.Expr,
-    *,
-    by: By,
-    name: str,
-    before: bool = False,
-) -> pl.LazyFrame:
-    """Add how many marks of the row's group lie at or before ``at`` (strictly before, if ``before``)."""
-    points = rows.with_columns(_at=at, _is_mark=pl.lit(value=False))
-    others = marks.select(*by, _at=mark_at, _is_mark=pl.lit(value=True))
-    is_mark = pl.col("_is_mark")
-    parts = [points, others] if before else [others, points]
-    return (
-        pl.concat(parts, how="diagonal")
-        .sort("_at", maintain_order=True)
-        .with_columns(is_mark.cast(pl.Int64).cum_sum().over(by).alias(name))
-        .filter(~is_mark)
-        .drop("_at", "_is_mark")
-    )
+def _clipped(both: pl.DataFrame, by: By) -> pl.DataFrame:
+    """One row per row and mark that overlap: the marks that have begun before the row ends, but for those that have
+    ended when it starts, are the n-th to the m-th in the order of ``by`` and start."""
+    groups, is_mark = group_numbers(both.select(by)).to_numpy(), both["_is_mark"].to_numpy()
+    start, end = both["start_ns"].to_numpy(), both["end_ns"].to_numpy()
+    marks, rows = np.flatnonzero(is_mark), np.flatnonzero(~is_mark)
+    marks = marks[np.lexsort((start[marks], groups[marks]))]
+    ended = _count_before(groups[rows], start[rows], groups[marks], end[marks], "right")
+    begun = _count_before(groups[rows], end[rows], groups[marks], start[marks], "left")
+    count = np.maximum(begun - ended, 0)
+    nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    windows = both["_window"].gather(marks[np.repeat(ended, count) + nth]).struct.unnest()
+    cut = [
+        pl.Series("start_ns", np.maximum(np.repeat(start[rows], count), windows["start_ns"].to_numpy())),
+        pl.Series("end_ns", np.minimum(np.repeat(end[rows], count), windows["end_ns"].to_numpy())),
+    ]
+    pieces = both.drop("_is_mark", "_window")[np.repeat(rows, count)]
+    return pieces.with_columns(cut).hstack(windows.drop("start_ns", "end_ns"))
 
 
-def _numbered(windows: pl.LazyFrame, by: By) -> pl.LazyFrame:
-    """Windows with their number in the group (0 is the first) and their times out of the way."""
-    number = pl.int_range(pl.len(), dtype=pl.Int64).over(by)
-    return (
-        windows.sort("start_ns")
-        .with_columns(_window=number)
-        .rename({"start_ns": "_window_start", "end_ns": "_window_end"})
-    )
+def _last_begun(both: pl.DataFrame, by: By) -> pl.Series:
+    """The ``_window`` of the last mark of each row's group that lies at or before it; null if there is none."""
+    groups, is_mark = group_numbers(both.select(by)).to_numpy(), both["_is_mark"].to_numpy()
+    at, windows = both["_at"].to_numpy(), both["_window"].filter(both["_is_mark"])
+    order = np.lexsort((at[is_mark], groups[is_mark]))
+    before = _count_before(groups, at, groups[is_mark], at[is_mark], "right")
+    earlier = np.searchsorted(groups[is_mark][order], groups)
+    at_rows = pl.Series(before - 1).set(pl.Series(before == earlier), None)
+    found: pl.Series = windows.gather(pl.Series(order)).gather(at_rows)
+    return found
+
+
+def _count_before(
+    groups: Integers, at: Integers, mark_groups: Integers, mark_at: Integers, side: Literal["left", "right"]
+) -> Integers:
+    """How many marks come before each point, in the order of group and time; exact, without a key that overflows.
+
+    A mark at the time of a point counts if ``side`` is ``right``.
+    """
+    times = np.sort(mark_at)
+    width = len(times) + 1
+    marks = np.sort(mark_groups * width + np.searchsorted(times, mark_at, "right"))
+    place: Integers = np.searchsorted(marks, groups * width + np.searchsorted(times, at, side), "right")
+    return place

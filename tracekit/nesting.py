@@ -8,19 +8,20 @@ that only overlaps its predecessor is no child of it, but parent of what follows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-Integers = npt.NDArray[np.int64]
+from tracekit.intervals import Integers, group_numbers
 
 _LOWEST = np.iinfo(np.int64).min
-_PLACE = {"position": pl.Int64(), "parent_position": pl.Int64()}
+_ROUNDS = 256
+"""Generations up to which parents are sought step by step: calls do not nest deeper, but for runaway recursion."""
 
 
-def nested(spans: pl.LazyFrame, by: Sequence[str], key: str = "event_id") -> pl.LazyFrame:
+def nested(spans: pl.DataFrame, by: Sequence[str], key: str = "event_id") -> pl.DataFrame:
     """Put intervals in the order of a tree walk and say where each one's parent is.
 
     Args:
@@ -32,11 +33,16 @@ def nested(spans: pl.LazyFrame, by: Sequence[str], key: str = "event_id") -> pl.
         ``spans``, sorted by ``by``, start, end (latest first) and ``key``, so that descendants follow their
         ancestor, plus ``position`` (row number) and ``parent_position`` (null at the top).
     """
-    schema: dict[str, pl.DataType] = dict(spans.collect_schema()) | _PLACE
-    return _mapped(spans, lambda frame: _placed(_ordered(frame, by, key), by), schema)
+    track = group_numbers(spans.select(by)).to_numpy()
+    start, end, number = (spans[column].to_numpy() for column in ("start_ns", "end_ns", key))
+    order = np.lexsort((number, -end, start, track))
+    if (order[1:] < order[:-1]).any():
+        spans, track, start, end = spans[order], track[order], start[order], end[order]
+    parent = _enclosing(track, start, end)
+    return spans.with_columns(position=pl.Series(np.arange(len(parent))), parent_position=_positions(parent))
 
 
-def nearest(tree: pl.LazyFrame, chosen: pl.Expr, name: str) -> pl.LazyFrame:
+def nearest(tree: pl.DataFrame, chosen: pl.Expr, name: str) -> pl.DataFrame:
     """Add the position of the nearest ancestor for which ``chosen`` holds; null if there is none.
 
     Args:
@@ -44,17 +50,22 @@ def nearest(tree: pl.LazyFrame, chosen: pl.Expr, name: str) -> pl.LazyFrame:
         chosen: Boolean expression; null does not hold.
         name: the column to add.
     """
-    marked = tree.with_columns(_chosen=chosen.fill_null(value=False))
-
-    def add(frame: pl.DataFrame) -> pl.DataFrame:
-        found = _nearest(_parents(frame), frame["_chosen"].to_numpy())
-        return frame.with_columns(_positions(found).alias(name))
-
-    schema: dict[str, pl.DataType] = dict(marked.collect_schema()) | {name: pl.Int64()}
-    return _mapped(marked, add, schema).drop("_chosen")
+    holds = tree.select(chosen.fill_null(value=False)).to_series().to_numpy()
+    return tree.with_columns(_positions(_nearest(_parents(tree), holds)).alias(name))
 
 
-def totals(tree: pl.LazyFrame, value: pl.Expr, name: str) -> pl.LazyFrame:
+def below(tree: pl.DataFrame, value: pl.Expr, name: str) -> pl.DataFrame:
+    """Add the sum of ``value`` (Int64, null counts as 0) over the direct children of each row.
+
+    Args:
+        tree: rows of ``nested``, all of them and in its order.
+        value: what to add up.
+        name: the column to add.
+    """
+    return _with_sums(tree, value, name, _summed_children)
+
+
+def totals(tree: pl.DataFrame, value: pl.Expr, name: str) -> pl.DataFrame:
     """Add the sum of ``value`` (Int64, null counts as 0) over each row and its descendants.
 
     Args:
@@ -62,57 +73,41 @@ def totals(tree: pl.LazyFrame, value: pl.Expr, name: str) -> pl.LazyFrame:
         value: what to add up.
         name: the column to add.
     """
-    valued = tree.with_columns(_value=value.cast(pl.Int64).fill_null(0))
-
-    def add(frame: pl.DataFrame) -> pl.DataFrame:
-        return frame.with_columns(pl.Series(name, _summed(_parents(frame), frame["_value"].to_numpy())))
-
-    schema: dict[str, pl.DataType] = dict(valued.collect_schema()) | {name: pl.Int64()}
-    return _mapped(valued, add, schema).drop("_value")
+    return _with_sums(tree, value, name, _summed)
 
 
-def taken(tree: pl.LazyFrame, column: str, position: str, name: str) -> pl.LazyFrame:
-    """Add the ``column`` of the row at ``position``; null where that is null.
+def taken(tree: pl.DataFrame, column: str, position: str, name: str) -> pl.DataFrame:
+    """Add the ``column`` of the row at ``position``; null where that is null."""
+    return tree.with_columns(tree[column].gather(tree[position]).alias(name))
 
-    Eager inside: the streaming engine of polars 2.1 panics on ``gather`` from an empty frame.
+
+def _with_sums(
+    tree: pl.DataFrame, value: pl.Expr, name: str, summed: Callable[[Integers, Integers], Integers]
+) -> pl.DataFrame:
+    values = tree.select(value.cast(pl.Int64).fill_null(0)).to_series().to_numpy()
+    return tree.with_columns(pl.Series(name, summed(_parents(tree), values)))
+
+
+def _enclosing(track: Integers, start: Integers, end: Integers) -> Integers:
+    """The position of each row's parent, or -1.
+
+    The row before is the first candidate. One that fails hands the search on to its own candidate, since what lies
+    between these two ended earlier still: a row skips in each round what its last candidate has skipped so far.
     """
-
-    def add(frame: pl.DataFrame) -> pl.DataFrame:
-        at = frame[position]
-        values = frame[column].gather(at.fill_null(0)).alias(name)
-        return frame.with_columns(values).with_columns(pl.when(at.is_not_null()).then(pl.col(name)).alias(name))
-
-    schema = tree.collect_schema()
-    return _mapped(tree, add, dict(schema) | {name: schema[column]})
-
-
-def _mapped(
-    frame: pl.LazyFrame, function: Callable[[pl.DataFrame], pl.DataFrame], schema: Mapping[str, pl.DataType]
-) -> pl.LazyFrame:
-    """Run an eager function over the whole frame, once, when it is collected; nothing may be cut away before."""
-    return frame.map_batches(
-        function, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False, schema=schema
-    ).cache()
-
-
-def _ordered(frame: pl.DataFrame, by: Sequence[str], key: str) -> pl.DataFrame:
-    """The order of a tree walk; numpy's stable sort is quick on rows that are nearly in order, as events are."""
-    start, end, number = (frame[column].to_numpy() for column in ("start_ns", "end_ns", key))
-    return frame[np.lexsort((number, -end, start, _tracks(frame, by)))]
-
-
-def _tracks(frame: pl.DataFrame, by: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """A number for each row's track, rising with ``by``."""
-    tracks = frame.select(by).unique().sort(by).with_row_index("_track")
-    codes = frame.select(by).join(tracks, on=by, how="left", nulls_equal=True, maintain_order="left")
-    return codes["_track"].to_numpy()
-
-
-def _placed(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    start, end, track = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), _tracks(frame, by)
-    parent = previous_at_least(end, np.maximum(end, start + 1))
+    needs = np.maximum(end, start + 1)
+    parent = np.arange(-1, len(end) - 1)
+    parent[1:][track[1:] != track[:-1]] = -1
+    searching = np.arange(len(end))
+    for _ in range(_ROUNDS):
+        candidate = parent[searching]
+        fails = (candidate >= 0) & (end[candidate] < needs[searching])
+        searching, candidate = searching[fails], candidate[fails]
+        if not len(searching):
+            return parent
+        parent[searching] = parent[candidate]
+    parent[searching] = previous_at_least(end, needs)[searching]
     parent[(parent >= 0) & (track[parent] != track)] = -1
-    return frame.with_columns(position=pl.Series(np.arange(len(parent))), parent_position=_positions(parent))
+    return parent
 
 
 def _positions(found: Integers) -> pl.Series:
@@ -145,6 +140,13 @@ def _summed(parent: Integers, values: Integers) -> Integers:
         at = parent[at]
         at, amount = at[at >= 0], amount[at >= 0]
         np.add.at(total, at, amount)
+    return total
+
+
+def _summed_children(parent: Integers, values: Integers) -> Integers:
+    total = np.zeros_like(values)
+    is_child = parent >= 0
+    np.add.at(total, parent[is_child], values[is_child])
     return total
 
 

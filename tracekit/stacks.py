@@ -37,10 +37,13 @@ def doing(rows: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     frames = on_host.filter((kind == "python") & ~name.str.contains(_FOREIGN_FRAME))
     unknown = pl.when(pl.col("thread_id").is_null()).then(pl.lit(NO_THREAD)).otherwise(pl.lit(NO_OPERATOR))
     threads = _threads(events)
-    rows = rows.join(threads, on=THREAD, how="left", nulls_equal=True)
-    rows = intervals.clip(rows, _innermost(operators, threads, "host_name"), _TRACK)
-    rows = rows.with_columns(host_name=pl.coalesce("host_name", unknown))
-    return intervals.clip(rows, _innermost(frames, threads, "host_frame"), _TRACK).drop(_TRACK)
+    rows = rows.with_row_index("_row").cache()
+    pieces = rows.join(threads, on=THREAD, how="left", nulls_equal=True).select("_row", *_TRACK, "start_ns", "end_ns")
+    pieces = intervals.clip(pieces, _innermost(operators, threads, "host_name"), _TRACK)
+    pieces = intervals.clip(pieces, _innermost(frames, threads, "host_frame"), _TRACK)
+    names = rows.collect_schema().names()[1:]
+    cut = rows.drop("start_ns", "end_ns").join(pieces, on="_row")
+    return cut.with_columns(host_name=pl.coalesce("host_name", unknown)).select(*names, "host_name", "host_frame")
 
 
 def enclosing_op(rows: pl.LazyFrame, events: pl.LazyFrame, name: str = "op_name") -> pl.LazyFrame:
@@ -69,7 +72,7 @@ def _threads(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def _innermost(spans: pl.LazyFrame, threads: pl.LazyFrame, name: str) -> pl.LazyFrame:
     """The name of the innermost span at any time of any thread."""
-    placed = spans.join(threads, on=THREAD, nulls_equal=True)
-    pieces = intervals.innermost(placed, _TRACK, "event_id", threads.select(_TRACK))
-    names = spans.select("event_id", pl.col("name").alias(name))
-    return pieces.join(names, on="event_id", how="left").drop("event_id")
+    placed = spans.join(threads, on=THREAD, nulls_equal=True).select(
+        *_TRACK, "start_ns", "end_ns", pl.col("name").alias(name)
+    )
+    return intervals.innermost(placed, _TRACK, name, threads.select(_TRACK))

@@ -81,6 +81,11 @@ def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_
         ``GAPS``, one row per gap and window, by session, step, core and start; empty if no core has two
         executions apart.
     """
+    return _pieces(events, chains, scope, by_host=by_host).sort(GAPS.key)
+
+
+def _pieces(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_host: bool) -> pl.LazyFrame:
+    """Rows of ``gaps``, in no particular order."""
     executions = activity.compute(events).filter(pl.col("end_ns") > pl.col("start_ns"))
     found = intervals.clip(_between(executions, chains), scope, ["session"]).with_columns(
         group=pl.lit(None, dtype=pl.String),
@@ -89,7 +94,7 @@ def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_
     )
     if by_host:
         found = _cut_by_host(found, events)
-    return GAPS.conform(_described(_named(_split(found, events, executions)))).sort(GAPS.key)
+    return GAPS.conform(_described(_named(_split(found, events, executions))))
 
 
 def grouped(rows: pl.LazyFrame, by: str, *, per_step: bool) -> pl.LazyFrame:
@@ -149,13 +154,15 @@ def _cut_by_host(rows: pl.LazyFrame, events: pl.LazyFrame) -> pl.LazyFrame:
     """Cut gaps by what the next operator's thread did; a gap counts once for each thing it did."""
     threads = events.select("process_id", "thread_id", dispatch_id="event_id")
     unneeded = ("before_name", "after_name", "before_chain_id", "after_chain_id", "group")
-    found = rows.drop(unneeded).with_columns(_gap="start_ns").join(threads, on="dispatch_id", how="left")
+    found = rows.drop(unneeded).with_row_index("_gap").join(threads, on="dispatch_id", how="left")
     line = pl.format("{} › {}", "host_frame", "host_name")
-    is_first = pl.struct(*CORE, "_gap", "group").is_first_distinct()
+    label = pl.col("group").cast(pl.Categorical).to_physical()
+    is_first = (pl.col("_gap").cast(pl.UInt64) * 2**32 + label).is_first_distinct()
     return (
-        stacks.doing(found, events)
+        stacks.doing(found.drop("dispatch_id"), events)
         .with_columns(group=pl.coalesce(line, "host_name"))
         .with_columns(gap_count=is_first.cast(pl.Int64))
+        .drop("_gap", "process_id", "thread_id", "host_name", "host_frame")
     )
 
 
@@ -250,10 +257,10 @@ def _size_label() -> pl.Expr:
 
 def _compute(inputs: Inputs, options: Mapping[str, OptionValue]) -> pl.LazyFrame:
     by, shortest = options.get("by"), options.get("longer_than")
-    rows = gaps(inputs.events, inputs.chains, inputs.scope, by_host=by == "host")
+    rows = _pieces(inputs.events, inputs.chains, inputs.scope, by_host=by == "host")
     if isinstance(shortest, int):
         rows = rows.filter(pl.col("longest_ns") > shortest)
-    return grouped(rows, str(by), per_step=options.get("per") == "step") if by else rows
+    return grouped(rows, str(by), per_step=options.get("per") == "step") if by else rows.sort(GAPS.key)
 
 
 METRIC = Metric(

@@ -45,7 +45,7 @@ OPS = Table(
     ),
 )
 
-_NAME, _KIND = pl.col("name"), pl.col("kind")
+_NAME, _KIND = pl.col("name").cast(pl.String), pl.col("kind")
 _BY = ("name", "shapes", "overload", "annotation", "module", "frame")
 _FOREIGN_FRAME = r"^<|^torch/|^nn\.Module: |^threading\.py|^runpy\.py|^contextlib\.py|/site-packages/"
 _AROUND: dict[str, pl.Expr] = {
@@ -81,7 +81,8 @@ def ops(inputs: Inputs, *, by: str = "name", rules: str = "own", per_step: bool 
     else:
         found = calls.own(inputs.events, inputs.chains, inside=around, with_shapes=with_shapes)
         found = found.filter(_KIND.is_in(_SHOWN))
-    placed = intervals.within(found, inputs.scope.select("session", "step", "start_ns", "end_ns"), ["session"])
+    scope = inputs.scope.select(pl.col("session").cast(calls.CALLS["session"]), "step", "start_ns", "end_ns")
+    placed = intervals.within(found, scope, ["session"])
     placed = placed.with_columns(
         step=pl.col("step") if per_step else pl.lit(None, dtype=pl.Int64),
         overload=pl.col("overload") if by == "overload" else pl.lit(None, dtype=pl.String),
