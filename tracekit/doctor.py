@@ -28,7 +28,8 @@ DIAGNOSES = Table(
     ),
 )
 
-Check = Callable[[Inputs], pl.LazyFrame]
+Check = Callable[[Inputs, pl.LazyFrame], pl.LazyFrame]
+"""From the tables, and what each lane holds, to rows of ``DIAGNOSES``."""
 
 _COVERED_NOTES = frozenset(
     {
@@ -56,7 +57,8 @@ def diagnose(inputs: Inputs) -> pl.DataFrame:
     Returns:
         ``DIAGNOSES``, the gravest first; empty when nothing is wrong.
     """
-    found = pl.concat([DIAGNOSES.conform(check(inputs)) for check in CHECKS]).collect()
+    lanes = _lanes(inputs).collect().lazy()  # several checks look at it: computed once
+    found = pl.concat([DIAGNOSES.conform(check(inputs, lanes)) for check in CHECKS]).collect()
     weight = pl.col("severity").replace_strict(list(SEVERITIES), [2, 1, 0], return_dtype=pl.Int64)
     return found.sort(weight, "check", "session", nulls_last=True)
 
@@ -123,7 +125,7 @@ def _lanes(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _no_events(inputs: Inputs) -> pl.LazyFrame:
+def _no_events(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     events = inputs.events.select(event_count=pl.len()).filter(pl.col("event_count") == 0)
     role = pl.col("role")
     files = inputs.artifacts.select(neff=(role == "neff").sum(), ntff=(role == "ntff").sum())
@@ -137,8 +139,8 @@ def _no_events(inputs: Inputs) -> pl.LazyFrame:
     return _report(counted, "no_events", "unusable", message, step, "event_count")
 
 
-def _no_device_events(inputs: Inputs) -> pl.LazyFrame:
-    bare = _lanes(inputs).filter((pl.col("hardware") == 0) & (pl.col("dispatch") > 0) & (pl.col("launches") == 0))
+def _no_device_events(_: Inputs, lanes: pl.LazyFrame) -> pl.LazyFrame:
+    bare = lanes.filter((pl.col("hardware") == 0) & (pl.col("dispatch") > 0) & (pl.col("launches") == 0))
     expected = bare.filter(pl.col("runtime") > 0)
     cpu = bare.filter(pl.col("runtime") == 0)
     step = pl.format(
@@ -154,32 +156,32 @@ def _no_device_events(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _no_system_trace(inputs: Inputs) -> pl.LazyFrame:
-    alone = _lanes(inputs).filter((pl.col("hardware") == 0) & (pl.col("launches") > 0))
+def _no_system_trace(_: Inputs, lanes: pl.LazyFrame) -> pl.LazyFrame:
+    alone = lanes.filter((pl.col("hardware") == 0) & (pl.col("launches") > 0))
     message = "launches and no hardware events: the runtime's system trace is missing or could not be read"
     step = "pass NeuronConfig with ProfileMode.RUNTIME, or export it: neuron-explorer view -d DIR --ingest-only"
     return _report(alone, "no_system_trace", "care", message, step, "launches")
 
 
-def _no_framework_trace(inputs: Inputs) -> pl.LazyFrame:
-    alone = _lanes(inputs).filter((pl.col("dispatch") == 0) & (pl.col("hardware") > 0))
+def _no_framework_trace(_: Inputs, lanes: pl.LazyFrame) -> pl.LazyFrame:
+    alone = lanes.filter((pl.col("dispatch") == 0) & (pl.col("hardware") > 0))
     message = "device events and no operators: work cannot be told by operator"
     return _report(
         alone, "no_framework_trace", "care", message, "capture with torch.profiler (CPU activity)", "hardware"
     )
 
 
-def _no_synchronise(inputs: Inputs) -> pl.LazyFrame:
-    lanes = _lanes(inputs).filter(pl.col("hardware") > 0).select("session", "device")
+def _no_synchronise(inputs: Inputs, lanes: pl.LazyFrame) -> pl.LazyFrame:
+    ran = lanes.filter(pl.col("hardware") > 0).select("session", "device")
     never = inputs.chains.filter((pl.col("hardware_ids").list.len() == 0) & (pl.col("kind") != "memory"))
-    counted = never.group_by("session").agg(event_count=pl.len()).join(lanes, on="session")
+    counted = never.group_by("session").agg(event_count=pl.len()).join(ran, on="session")
     message = pl.format("{} without an execution on the device", _counted("launched operation"))
     module = _of_device(_MODULES, "<device>")
     step = pl.format("call torch.{}.synchronize() before the profiler stops", module)
     return _report(counted, "no_synchronise_before_stop", "care", message, step, "event_count")
 
 
-def _dropped(inputs: Inputs) -> pl.LazyFrame:
+def _dropped(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     lost = inputs.notes.filter(pl.col("code") == "unpaired_events").group_by("session").agg(pl.col("event_count").sum())
     message = pl.format("{} without start or stop: the ring buffer was full", _counted("event"))
     return _report(
@@ -192,7 +194,7 @@ def _dropped(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _warmup(inputs: Inputs) -> pl.LazyFrame:
+def _warmup(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     found = steps(inputs.events)
     loads = inputs.events.filter(pl.col("is_primary") & (pl.col("name") == "model_load")).select("session", "start_ns")
     kept = found.filter(~pl.col("is_warmup")).select("session", "start_ns", "end_ns")
@@ -208,7 +210,7 @@ def _warmup(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _artifact_problems(inputs: Inputs) -> pl.LazyFrame:
+def _artifact_problems(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     damaged = inputs.artifacts.filter(pl.col("problem").is_not_null() & pl.col("role").is_in(["neff", "ntff"]))
     counted = damaged.group_by("session").agg(
         event_count=pl.len(), example=pl.format("{}: {}", "path", "problem").min()
@@ -217,14 +219,14 @@ def _artifact_problems(inputs: Inputs) -> pl.LazyFrame:
     return _report(counted, "neff_ntff", "info", message, "tracekit artifacts PATH lists them", "event_count")
 
 
-def _only_protobuf(inputs: Inputs) -> pl.LazyFrame:
+def _only_protobuf(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     not_read = inputs.notes.filter(pl.col("code") == "ntrace_not_understood").select("session")
     message = "ntrace.pb could not be decoded: its layout is not documented"
     step = "export it where the Neuron tools are: neuron-explorer view -d DIR --ingest-only --data-path OUT"
     return _report(not_read, "only_protobuf", "care", message, step)
 
 
-def _idle_cores(inputs: Inputs) -> pl.LazyFrame:
+def _idle_cores(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     owned = inputs.artifacts.filter((pl.col("role") == "ntff") & pl.col("core_index").is_not_null())
     used = activity.device_work(inputs.events).select("session", "core_index").unique()
     sessions = used.select("session").unique()
@@ -240,7 +242,7 @@ def _idle_cores(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _outside_window(inputs: Inputs) -> pl.LazyFrame:
+def _outside_window(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     window = (
         inputs.events.filter((pl.col("kind") == "window") & (pl.col("end_ns") > pl.col("start_ns")))
         .group_by("session").agg(opened_ns=pl.col("start_ns").min(), closed_ns=pl.col("end_ns").max())
@@ -256,7 +258,7 @@ def _outside_window(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _zero_times(inputs: Inputs) -> pl.LazyFrame:
+def _zero_times(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     work = activity.device_work(inputs.events).filter(pl.col("end_ns") == pl.col("start_ns"))
     counted = work.group_by("session").agg(event_count=pl.len())
     message = pl.format("{} without a duration", _counted("device event"))
@@ -265,13 +267,13 @@ def _zero_times(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _clocks(inputs: Inputs) -> pl.LazyFrame:
+def _clocks(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     apart = inputs.sessions.filter(pl.col("clock_residual_ns") > _RESIDUAL_NS)
     message = pl.format("clocks agree to {} µs only after alignment", (pl.col("clock_residual_ns") / 1_000).round(1))
     return _report(apart, "clocks_disagree", "care", message, "compare durations, not times, across these hosts")
 
 
-def _ranks(inputs: Inputs) -> pl.LazyFrame:
+def _ranks(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     known = inputs.sessions.filter(pl.col("rank").is_not_null())
     twice = known.group_by("rank").agg(event_count=pl.len()).filter(pl.col("event_count") > 1)
     several = known.select(sizes=pl.col("world_size").drop_nulls().n_unique()).filter(pl.col("sizes") > 1)
@@ -289,7 +291,7 @@ def _ranks(inputs: Inputs) -> pl.LazyFrame:
     )
 
 
-def _overhead(inputs: Inputs) -> pl.LazyFrame:
+def _overhead(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     spans = inputs.events.filter(pl.col("is_primary") & (pl.col("kind") == "overhead"))
     length = intervals.length(spans, ["session"])
     span = pl.col("last_ns") - pl.col("first_ns")
@@ -303,7 +305,7 @@ def _overhead(inputs: Inputs) -> pl.LazyFrame:
     return _report(heavy, "profiler_overhead", "care", message, "record fewer options: no with_stack, no record_shapes")
 
 
-def _notes(inputs: Inputs) -> pl.LazyFrame:
+def _notes(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     """What the readers and the linker noted and no check above tells."""
     told = {"unpaired_events", "ntrace_not_understood", *_COVERED_NOTES}
     rest = inputs.notes.filter((pl.col("severity") != "info") & ~pl.col("code").is_in(list(told)))
