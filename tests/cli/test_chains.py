@@ -104,8 +104,8 @@ def test_every_event_of_a_chain_finds_it(train: Profile):
 def test_the_cut_tail_is_drawn_as_far_as_it_goes(train: Profile):
     cut = train.chains.filter(~pl.col("complete")).collect().row(0, named=True)
     text = run(chain.command, train.path, cut["dispatch_id"]).output
-    assert "breaks at lane hardware" in text
-    assert "nothing on lane hardware in this capture" in text
+    assert "without an event of lane hardware" in text
+    assert "the capture has no event of lane hardware for it" in text
 
 
 @pytest.mark.parametrize(

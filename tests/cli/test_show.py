@@ -67,3 +67,9 @@ def test_advice_shows_its_formula_and_what_to_do(archive: Path) -> None:
     for row in json.loads(tracekit("show", "advice", archive, "--format", "json").stdout):
         assert row["formula"] in shown
         assert row["next_step"][1:] in shown
+
+
+def test_rows_that_are_left_out_say_how_to_see_them(tmp_path: Path) -> None:
+    path = SAMPLES / "neuron" / "train_small" / "capture"
+    assert "more rows: --limit 0" in tracekit("show", "ops", path, "--limit", 3, "--cache", tmp_path).stdout
+    assert "more row" not in tracekit("show", "ops", path, "--limit", 0, "--cache", tmp_path).stdout

@@ -119,13 +119,13 @@ def _hops(chain: dict[str, Any]) -> list[tuple[str, int]]:
 
 def _draw(out: Console, chain: dict[str, Any], events: pl.DataFrame, asked: int | None, which: str) -> None:
     first, last = int(events["start_ns"].min()), int(events["end_ns"].max())  # type: ignore[arg-type]
-    state = "complete" if chain["complete"] else f"breaks at lane {chain['missing']}"
+    state = "complete" if chain["complete"] else f"without an event of lane {chain['missing']}"
     out.print(Text(_cut(printable(chain["name"]), 50), style="bold"), Text(f"{chain['kind']}, {state}", style="dim"))
     out.print(Text(f"chain {which} · {_cut(printable(chain['session']), 54)}", style="dim"))
     out.print(Text(f"starts {moment(first)}", style="dim"))
     out.print(_timeline(events, asked, first, last))
     if chain["missing"]:
-        out.print(Text(f"  nothing on lane {chain['missing']} in this capture", style="yellow"))
+        out.print(Text(f"  the capture has no event of lane {chain['missing']} for it", style="yellow"))
     for name, length in _hops(chain):
         out.print(f"  {name:<24}{duration(length):>12}" + ("  (clocks disagree)" if length < 0 else ""))
     if chain["method"]:

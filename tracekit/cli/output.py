@@ -128,6 +128,7 @@ def emit(
     title: str = "",
     columns: Sequence[str] = (),
     limit: int | None = None,
+    more: str = "",
     headings: Mapping[str, str] = NO_HEADINGS,
 ) -> None:
     """Print a result for people, or write it for machines.
@@ -140,6 +141,7 @@ def emit(
         title: line above the table on screen.
         columns: columns to show on screen, in order; empty means all. What is null everywhere is left out.
         limit: rows to show on screen; the rest is counted in a last line.
+        more: what to type to see the rest.
         headings: column → what stands above it on screen, where its name does not do.
 
     Raises:
@@ -148,7 +150,7 @@ def emit(
     form = form or _form_of(output)
     if form == "table":
         with screen(output) as out:
-            print_table(out, frame, table, title=title, columns=columns, limit=limit, headings=headings)
+            print_table(out, frame, table, title=title, columns=columns, limit=limit, more=more, headings=headings)
     else:
         write_rows(frame, form, output)
 

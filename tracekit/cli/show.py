@@ -68,7 +68,16 @@ def metric_command(metric: Metric) -> click.Command:
             print_findings(console(), frame, limit=limit or None, evidence=True)
             return
         headings = {"group": str(options["by"])} if options.get("by") else NO_HEADINGS
-        emit(frame, metric.table, form, output, columns=metric.screen, limit=limit or None, headings=headings)
+        emit(
+            frame,
+            metric.table,
+            form,
+            output,
+            columns=metric.screen,
+            limit=limit or None,
+            more="--limit 0",
+            headings=headings,
+        )
 
     decorated: Callable[..., object] = run
     for option in metric.options:
