@@ -20,7 +20,7 @@ from tests.s3_server import SECRET, Troubles, s3_server
 from tests.test_batch import Here, by_status
 from tracekit import archive as store
 from tracekit import captures as local
-from tracekit import remote
+from tracekit import remote, remote_upkeep
 from tracekit.batch import Executors, Outcome, plan, run
 from tracekit.batch.ledger import open_ledger
 from tracekit.errors import ArchiveError, DiscoveryError
@@ -144,7 +144,7 @@ def test_archives_are_checked_and_profiles_removed_by_command(server: Troubles) 
     assert found.exit_code == 1 and "2 damaged" in found.output
     assert command("archive", "rm", "s3://archive/kept", "--yes", third).exit_code == 0
     assert third not in remote.profile_ids("s3://archive/kept")
-    refused = command("archive", "compact", "s3://archive/kept")
+    refused = command("archive", "index", "s3://archive/kept")
     assert "file system" in str(refused.exception)
 
 
@@ -171,7 +171,7 @@ def test_what_an_interrupted_upload_leaves_is_no_profile(
         assert remote.upload(profile, target) is True
         assert remote.upload(profile, target) is False
         assert len(remote.profile_ids(target)) == 1
-    remote.remove(target, remote.profile_ids(target)[0])
+    remote_upkeep.remove(target, remote.profile_ids(target)[0])
     assert contents(target) == {}
 
 

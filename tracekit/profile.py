@@ -441,7 +441,7 @@ def open_any(
 
 def _remote(path: str | os.PathLike[str]) -> Profile | Archive:
     """Open in object storage; ``Path("s3://b/p")`` has lost a slash."""
-    from tracekit.remote import open_url
+    from tracekit.remote_archive import open_url
 
     return open_url("s3://" + str(path).removeprefix("s3:").lstrip("/"))
 

@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 import time
@@ -18,14 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, cast
 
-import polars as pl
-import xxhash
-
 from tracekit import archive as store
 from tracekit import captures as local
-from tracekit import durations, tables
 from tracekit.errors import ArchiveError, DiscoveryError
-from tracekit.profile import Archive, Profile
 from tracekit.recognise import DEEP_BYTES, HEAD_BYTES, printable, recognise
 
 SCHEME = "s3://"
@@ -45,6 +41,8 @@ class RemoteObject:
     url: str
     size_bytes: int
     version: str
+    modified_s: float = 0.0
+    """When it was written, in seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def _explained(url: str) -> Iterator[None]:
         ) from error
 
 
-def _tried(url: str, request: Callable[[], _Result]) -> _Result:
+def tried(url: str, request: Callable[[], _Result]) -> _Result:
     """The result of a request that is made again, after growing pauses, while it fails for a passing reason."""
     import botocore.exceptions as aws
 
@@ -128,9 +126,14 @@ def objects(url: str) -> list[RemoteObject]:
     """
     fs = filesystem()
     bare = url.removeprefix(SCHEME).rstrip("/")
-    found = _tried(url, lambda: fs.find(bare, detail=True))
+    found = tried(url, lambda: fs.find(bare, detail=True))
     listed = [
-        RemoteObject(SCHEME + key, int(facts.get("size") or 0), str(facts.get("ETag") or facts.get("LastModified")))
+        RemoteObject(
+            SCHEME + key,
+            int(facts.get("size") or 0),
+            str(facts.get("ETag") or facts.get("LastModified")),
+            facts["LastModified"].timestamp() if "LastModified" in facts else 0.0,
+        )
         for key, facts in found.items()
         if facts.get("type") == "file" and not key.endswith("/") and (key == bare or key.startswith(bare + "/"))
     ]
@@ -204,7 +207,7 @@ def _fill(by_path: dict[str, RemoteObject], start: int, end: int) -> None:
         def get(urls: Any = urls, firsts: Any = firsts, lasts: Any = lasts) -> list[bytes]:
             return cast(list[bytes], fs.cat_ranges(list(urls), list(firsts), list(lasts), on_error="raise"))
 
-        for path, first, body in zip(paths, firsts, _tried(urls[0], get), strict=True):
+        for path, first, body in zip(paths, firsts, tried(urls[0], get), strict=True):
             with Path(path).open("r+b") as file:
                 file.seek(first)
                 file.write(body)
@@ -226,7 +229,7 @@ def download(found: Sequence[tuple[str, int]], folder: Path) -> None:
             if place.stat().st_size != size:
                 raise OSError(5, f"got {place.stat().st_size} of {size} bytes")
 
-        _tried(url, get)
+        tried(url, get)
 
 
 def upload(directory: Path, archive_url: str) -> bool:
@@ -238,25 +241,59 @@ def upload(directory: Path, archive_url: str) -> bool:
     fs = filesystem()
     target = f"{archive_url.rstrip('/')}/{directory.name}"
     manifest = (directory / store.MANIFEST).read_bytes()
-    if _manifest(fs, target) == manifest:
+    if _is_same(read_manifest(fs, target), manifest):
         return False
-    _tried(
-        target, lambda: fs.rm_file(f"{target}/{store.MANIFEST}") if fs.exists(f"{target}/{store.MANIFEST}") else None
-    )
+    tried(target, lambda: fs.rm_file(f"{target}/{store.MANIFEST}") if fs.exists(f"{target}/{store.MANIFEST}") else None)
     files = sorted(p for p in directory.iterdir() if p.name != store.MANIFEST)
     for path in files:
-        _tried(f"{target}/{path.name}", lambda p=path: fs.put_file(str(p), f"{target}/{p.name}"))  # type: ignore[misc]
+        send(path, f"{target}/{path.name}")
     there = {o.url.rsplit("/", 1)[1]: o.size_bytes for o in objects(target)}
     for path in files:
         if there.get(path.name) != path.stat().st_size:
             raise ArchiveError(f"{target}/{path.name}: not stored whole", hint="try again")
-    _tried(target, lambda: fs.pipe_file(f"{target}/{store.MANIFEST}", manifest))
+    tried(target, lambda: fs.pipe_file(f"{target}/{store.MANIFEST}", manifest))
     return True
 
 
-def _manifest(fs: Any, target: str) -> bytes | None:
+def _is_same(stored: bytes | None, new: bytes) -> bool:
+    """Whether a stored manifest is that of the same capture, whatever was relabelled or compacted since."""
+    if stored is None or stored == new:
+        return stored is not None
+    ours = ("content_id", "schema_version", "tracekit_version")
     try:
-        return cast(bytes, _tried(target, lambda: fs.cat_file(f"{target}/{store.MANIFEST}")))
+        a, b = json.loads(stored), json.loads(new)
+        return all(a[key] == b[key] for key in ours)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def send(path: Path, url: str) -> None:
+    """Store a file as an object; readers see the old object or the new one."""
+    fs = filesystem()
+    tried(url, lambda: fs.put_file(str(path), url))
+
+
+def copy(source: str, target: str) -> None:
+    """Copy an object within the storage."""
+    fs = filesystem()
+    tried(target, lambda: fs.cp_file(source, target))
+
+
+def delete(urls: Sequence[str]) -> None:
+    """Remove objects, in order; those that are gone already are no problem."""
+    fs = filesystem()
+    for url in urls:
+        try:
+            tried(url, lambda u=url: fs.rm_file(u))  # type: ignore[misc]
+        except ArchiveError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+
+
+def read_manifest(fs: Any, target: str) -> bytes | None:
+    """The bytes of a stored profile's manifest; None if there is none."""
+    try:
+        return cast(bytes, tried(target, lambda: fs.cat_file(f"{target}/{store.MANIFEST}")))
     except ArchiveError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -282,162 +319,9 @@ def add_ledger_entry(archive_url: str, key: str, profile_id: str) -> None:
     """Remember that a capture is stored."""
     fs = filesystem()
     url = f"{archive_url.rstrip('/')}/{_LEDGER}/{key}={profile_id}"
-    _tried(url, lambda: fs.pipe_file(url, b""))
+    tried(url, lambda: fs.pipe_file(url, b""))
 
 
-def remove(archive_url: str, profile_id: str) -> None:
-    """Remove a profile: its manifest first, so that it stops counting at once."""
-    fs = filesystem()
-    target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
-    for url in sorted((o.url for o in objects(target)), key=lambda u: (not u.endswith(store.MANIFEST), u)):
-        _tried(url, lambda u=url: fs.rm_file(u))  # type: ignore[misc]
-
-
-def verify(archive_url: str, profile_id: str, *, contents: bool = True) -> list[dict[str, str | None]]:
-    """Check one profile as ``upkeep.verify`` does, by the sizes and hashes in its manifest."""
-    fs = filesystem()
-    target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
-    hint = "ingest the capture again"
-    try:
-        manifest = RemoteProfile(target).manifest
-    except ArchiveError as error:
-        return [{"profile": profile_id, "file": store.MANIFEST, "problem": error.problem, "hint": error.hint or hint}]
-    there = {o.url.rsplit("/", 1)[1]: o for o in objects(target)}
-    known = cast(dict[str, dict[str, object]], manifest.get("files", {}))
-    found: list[dict[str, str | None]] = []
-    for name in [f"{table}.parquet" for table in tables.TABLES]:
-        problem = None
-        if name not in there:
-            problem = "missing"
-        elif there[name].size_bytes != known.get(name, {}).get("size_bytes"):
-            problem = f"has {there[name].size_bytes} bytes instead of {known.get(name, {}).get('size_bytes')}"
-        elif contents:
-            body = cast(bytes, _tried(there[name].url, lambda u=there[name].url: fs.cat_file(u)))  # type: ignore[misc]
-            if xxhash.xxh3_128_hexdigest(body) != known[name].get("xxh3_128"):
-                problem = "its content has changed since it was written"
-        if problem:
-            found.append({"profile": profile_id, "file": name, "problem": problem, "hint": hint})
-    return found
-
-
-def scan_options() -> dict[str, Any]:
-    """How Polars' own reader gets at the storage: endpoint and credentials of the standard chain.
-
-    Returns:
-        ``storage_options`` and ``credential_provider`` of ``pl.scan_parquet``.
-    """
-    import botocore.session
-
-    session = botocore.session.get_session()
-    config = session.create_client("s3", region_name=session.get_config_variable("region") or "us-east-1").meta
-    options: dict[str, str | int] = {
-        "aws_endpoint_url": config.endpoint_url,
-        "aws_region": config.region_name,
-        "max_retries": 8,
-    }
-    if config.endpoint_url.startswith("http://"):
-        options |= {"aws_allow_http": "true"}
-    found = session.get_credentials()
-    if found is None:
-        return {"storage_options": options | {"aws_skip_signature": "true"}, "credential_provider": None}
-
-    def provide() -> tuple[dict[str, str | None], int | None]:
-        frozen = found.get_frozen_credentials()
-        named = {
-            "aws_access_key_id": frozen.access_key,
-            "aws_secret_access_key": frozen.secret_key,
-            "aws_session_token": frozen.token,
-        }
-        return {k: v for k, v in named.items() if v}, int(time.time()) + 300
-
-    return {"storage_options": options, "credential_provider": provide}
-
-
-class RemoteProfile(Profile):
-    """One profile in object storage; tables are read by Polars, and only the parts that are asked for."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self.path = Path(self.url)
-        text = _manifest(filesystem(), self.url)
-        if text is None:
-            raise ArchiveError(f"{printable(self.url)}: no {store.MANIFEST}, so not a stored profile")
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / store.MANIFEST).write_bytes(text)
-            self.manifest = store.read_manifest(Path(folder))
-
-    def table(self, name: str) -> pl.LazyFrame:
-        """See ``Profile.table``."""
-        return _scan([self.url], name).drop("profile")
-
-
-class RemoteArchive(Archive):
-    """An archive in object storage."""
-
-    def __init__(self, url: str, ids: Sequence[str] | None = None) -> None:
-        super().__init__(Path(url), ids)
-        self.url = url.rstrip("/")
-
-    @property
-    def ids(self) -> list[str]:
-        """See ``Archive.ids``."""
-        return profile_ids(self.url) if self._ids is None else list(self._ids)
-
-    def table(self, name: str) -> pl.LazyFrame:
-        """See ``Archive.table``."""
-        return _scan([f"{self.url}/{store.PROFILE_PREFIX}{i}" for i in self.ids], name)
-
-    @property
-    def durations(self) -> pl.LazyFrame:
-        """See ``Archive.durations``; without an index."""
-        return durations.durations(self.events)
-
-    def only(self, ids: Sequence[str]) -> RemoteArchive:
-        """See ``Archive.only``."""
-        return RemoteArchive(self.url, ids)
-
-    def _indexed(self, name: str, ids: Sequence[str]) -> tuple[list[pl.LazyFrame], list[str]]:
-        return [], list(ids)
-
-    @property
-    def _place(self) -> str:
-        return printable(self.url)
-
-    def _open(self, profile_id: str) -> Profile | None:
-        return RemoteProfile(f"{self.url}/{store.PROFILE_PREFIX}{profile_id}") if profile_id in self.ids else None
-
-    def __repr__(self) -> str:
-        return f"<Archive {printable(self.url)}: {len(self)} profiles>"
-
-
-def open_url(url: str) -> Profile | Archive:
-    """Open an archive or a profile in object storage.
-
-    Raises:
-        ArchiveError: if there is neither; captures there are read with ``tracekit batch``.
-    """
-    last = url.rstrip("/").rsplit("/", 1)[1]
-    if last.startswith(store.PROFILE_PREFIX):
-        return RemoteProfile(url)
-    found = RemoteArchive(url)
-    if not found.ids:
-        hint = "read captures into an archive with `tracekit batch`"
-        raise ArchiveError(f"{printable(url)}: no stored profile below it", hint=hint)
-    return found
-
-
-def _scan(urls: Sequence[str], table: str) -> pl.LazyFrame:
-    """``archive.scan`` for object storage."""
-    if table not in tables.TABLES:
-        raise ArchiveError(f"no table {table!r}", hint=f"tables are {', '.join(tables.TABLES)}")
-    spec = tables.TABLES[table]
-    if not urls:
-        return spec.empty().lazy().select(pl.lit(None, dtype=pl.String).alias("profile"), pl.all())
-    frame = pl.scan_parquet(
-        [f"{url}/{table}.parquet" for url in urls],
-        hive_partitioning=True,
-        hive_schema={"profile": pl.String},
-        glob=False,
-        **scan_options(),
-    )
-    return frame.select("profile", *spec.names)
+def remove_ledger_entry(archive_url: str, key: str, profile_id: str) -> None:
+    """Forget where a capture was stored."""
+    delete([f"{archive_url.rstrip('/')}/{_LEDGER}/{key}={profile_id}"])

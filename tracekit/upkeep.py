@@ -158,14 +158,23 @@ def rename(archive: Path, profile_id: str, new_id: str) -> None:
     Raises:
         ArchiveError: if there is no such profile, the name is taken, or is none (letters, digits, ``.``, ``_``, ``-``).
     """
-    if store.slug(new_id) != new_id:
-        raise ArchiveError(
-            f"{new_id!r} is no name for a profile", hint="up to 64 letters, digits, dots, dashes and underscores"
-        )
+    check_name(new_id)
     if store.profile_path(archive, new_id).exists():
         raise ArchiveError(f"{archive}: there is a profile {new_id} already", hint="choose another name")
     _changed(archive, profile_id, new_id, {}, {"profile": new_id})
     remove(archive, profile_id)
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot name a profile.
+
+    Raises:
+        ArchiveError: if it is anything but letters, digits, ``.``, ``_`` and ``-``.
+    """
+    if store.slug(name) != name:
+        raise ArchiveError(
+            f"{name!r} is no name for a profile", hint="up to 64 letters, digits, dots, dashes and underscores"
+        )
 
 
 def relabel(archive: Path, profile_id: str, labels: Mapping[str, str | None]) -> None:

@@ -82,11 +82,11 @@ def verify(
 
     Exits 1 if a profile is damaged.
     """
-    from tracekit import remote, upkeep
+    from tracekit import remote_upkeep, upkeep
 
     if is_url(archive):
-        removed: list[str] = []
-        check = partial(remote.verify, archive)
+        removed = remote_upkeep.recover(archive)
+        check = partial(remote_upkeep.verify, archive)
     else:
         removed = upkeep.clean(_local(archive))
         check = partial(upkeep.verify, Path(archive))
@@ -107,9 +107,9 @@ def verify(
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 def rm(archive: str, profiles: tuple[str, ...], where: str | None, yes: bool, dry_run: bool) -> None:
     """Remove profiles. There is no way back."""
-    from tracekit import remote, upkeep
+    from tracekit import remote_upkeep, upkeep
 
-    discard = partial(remote.remove, archive) if is_url(archive) else partial(upkeep.remove, _local(archive))
+    discard = partial(remote_upkeep.remove, archive) if is_url(archive) else partial(upkeep.remove, _local(archive))
     ids = _named(archive, profiles, where)
     if not dry_run and not yes and ids:
         click.confirm(f"Remove {len(ids)} profile(s): {_some(ids)}?", abort=True, err=True)
@@ -124,9 +124,12 @@ def rm(archive: str, profiles: tuple[str, ...], where: str | None, yes: bool, dr
 @click.argument("new_name")
 def rename(archive: str, profile: str, new_name: str) -> None:
     """Give a profile another name."""
-    from tracekit import upkeep
+    from tracekit import remote_upkeep, upkeep
 
-    upkeep.rename(_local(archive), profile, new_name)
+    if is_url(archive):
+        remote_upkeep.rename(archive, profile, new_name)
+    else:
+        upkeep.rename(_local(archive), profile, new_name)
     console().print(f"{printable(profile)} is now {new_name}", soft_wrap=True)
 
 
@@ -136,16 +139,16 @@ def rename(archive: str, profile: str, new_name: str) -> None:
 @click.option("--where", metavar="CONDITION", help="Those whose row of runs fulfils an SQL condition.")
 def label(archive: str, words: tuple[str, ...], where: str | None) -> None:
     """Set labels of profiles; KEY= without a value removes one."""
-    from tracekit import upkeep
+    from tracekit import remote_upkeep, upkeep
 
     pairs = [word.partition("=") for word in words if "=" in word]
     profiles = tuple(word for word in words if "=" not in word)
     if not pairs or any(not key for key, _, _ in pairs):
         raise click.UsageError("name at least one KEY=VALUE")
-    root = _local(archive)
+    change = partial(remote_upkeep.relabel, archive) if is_url(archive) else partial(upkeep.relabel, _local(archive))
     ids = _named(archive, profiles, where)
     for profile_id in ids:
-        upkeep.relabel(root, profile_id, {key: value or None for key, _, value in pairs})
+        change(profile_id, {key: value or None for key, _, value in pairs})
     console().print(f"labelled {len(ids)}: {_some(ids)}", soft_wrap=True)
 
 
@@ -154,12 +157,15 @@ def label(archive: str, words: tuple[str, ...], where: str | None) -> None:
 @_chosen
 def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
     """Compress profiles harder: smaller files, the same rows. Takes all profiles if none are named."""
-    from tracekit import upkeep
+    from tracekit import remote_upkeep, upkeep
 
-    root = _local(archive)
-    upkeep.clean(root)
+    if is_url(archive):
+        shrink = partial(remote_upkeep.compact, archive)
+    else:
+        upkeep.clean(_local(archive))
+        shrink = partial(upkeep.compact, Path(archive))
     ids = _ids(_open(archive), profiles, where)
-    sizes = [upkeep.compact(root, profile_id) for profile_id in ids]
+    sizes = [shrink(profile_id) for profile_id in ids]
     before, after = (sum(s[i] for s in sizes) for i in (0, 1))
     console().print(f"{len(ids):,} profiles: {size(before)} → {size(after)}")
 
