@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tracekit.durations import DURATIONS
 from tracekit.metrics import METRICS
+from tracekit.runs import RUNS
 from tracekit.tables import SCHEMA_VERSION, TABLES, Column, Table
 
 HERE = Path(__file__).parent
 
 
 def tables_page() -> str:
-    """The stored tables, column by column."""
+    """The stored tables and those derived of them, column by column."""
     head = (
         "# Stored tables\n\n"
-        "Generated from `tracekit/tables.py` by `python docs/generate.py`; do not edit.\n\n"
+        "Generated from `tracekit/tables.py`, `runs.py` and `durations.py` by `python docs/generate.py`; do not edit."
+        "\n\n"
         f"Schema version {SCHEMA_VERSION}. A profile is `<archive>/profile=<id>/<table>.parquet` with a "
         "`manifest.json`; times are Int64 nanoseconds since the Unix epoch, intervals are half-open "
         "`[start_ns, end_ns)`, absent is null. Over an archive every table has one more column, `profile`.\n\n"
     )
-    return head + "\n".join(_section(table) for table in TABLES.values())
+    derived = (
+        "\n# Derived tables\n\n"
+        "Not stored with a profile but made of one or many: `archive.runs` and `archive.durations`, and `runs` and "
+        "`durations` in SQL. (Metrics are tables, too: [metrics.md](metrics.md).)\n\n"
+    )
+    stored = "\n".join(_section(table) for table in TABLES.values())
+    return head + stored + derived + "\n".join(_section(table) for table in (RUNS, DURATIONS))
 
 
 def metrics_page() -> str:

@@ -18,7 +18,7 @@ LISTING = Table(
     key=("profile",),
     columns=(
         RUNS["profile"],
-        Column("started", pl.String(), "First event, UTC.", nullable=True),
+        Column("started", pl.String(), "First event, UTC; null where a trace's clock counts from elsewhere.", True),
         Column("labels", pl.String(), "Labels, as key=value.", nullable=True),
         Column("problem", pl.String(), "Why it cannot be read.", nullable=True),
         Column("event_count", pl.Int64(), "Events.", nullable=True),
@@ -28,6 +28,10 @@ LISTING = Table(
         RUNS["instance_type"],
     ),
 )
+
+
+_FIRST_YEAR = 1973
+"""Clocks that show an earlier year count from the start of a machine or a program."""
 
 
 def listing(found: Archive, ids: Sequence[str]) -> pl.DataFrame:
@@ -41,7 +45,8 @@ def listing(found: Archive, ids: Sequence[str]) -> pl.DataFrame:
     facts = _runs(found, known, rows)
     schema = {"profile": pl.String(), "event_count": pl.Int64(), "size_bytes": pl.Int64(), "problem": pl.String()}
     listed = pl.DataFrame(rows, schema=schema).join(facts, on="profile", how="left")
-    started = pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M")
+    is_dated = pl.col("started_at").dt.year() >= _FIRST_YEAR
+    started = pl.when(is_dated).then(pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M"))
     labels = pl.col("labels_json").str.replace_all(r'[{}"]', "").str.replace_all(r"(\w): ", "$1=")
     filled = listed.with_columns(started=started, labels=labels, session_count=pl.col("session_count").fill_null(0))
     return LISTING.conform(filled)
