@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import polars as pl
@@ -27,8 +28,42 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> tracekit.Archive:
 def test_archive_is_a_mapping_of_profiles(archive: tracekit.Archive) -> None:
     assert list(archive) == ["rms_fused", "rms_naive"]
     assert archive["rms_naive"].id == "rms_naive"
-    with pytest.raises(KeyError):
-        archive["other"]
+    assert archive.get("other") is None
+    assert "other" not in archive
+
+
+def test_a_missing_profile_is_a_key_error_that_helps(archive: tracekit.Archive) -> None:
+    with pytest.raises(KeyError) as caught:
+        archive["rms_naiv"]
+    assert isinstance(caught.value, tracekit.ArchiveError)
+    assert "no profile 'rms_naiv'" in caught.value.problem
+    assert caught.value.hint.startswith("archive.ids lists them: rms_naive")
+    assert str(caught.value).startswith(str(archive.path))
+    with pytest.raises(tracekit.ArchiveError, match="it is empty"):
+        tracekit.Archive(archive.path / "nothing")["x"]
+
+
+def test_metrics_of_an_archive_are_methods_too(archive: tracekit.Archive) -> None:
+    assert archive.devices(scope="all").collect().equals(archive.metric("devices", scope="all").collect())
+    assert "gaps" in dir(archive) and not hasattr(archive, "nonsense") and not hasattr(archive, "_nonsense")
+    assert copy.copy(archive).ids == archive.ids
+    with pytest.raises(AttributeError, match=r"an archive has no attribute, table or metric 'gap' .*did you mean gaps"):
+        archive.gap  # noqa: B018
+    with pytest.raises(tracekit.TracekitError, match=r"'zzz' \(metrics are steps, .*tables are events"):
+        archive.zzz  # noqa: B018
+    with pytest.raises(tracekit.TracekitError, match="no option colour"):
+        archive.gaps(colour="red")
+    with pytest.raises(tracekit.ArchiveError, match="no profiles"):
+        archive.only([]).gaps()
+
+
+@pytest.mark.parametrize("place", [3, None, b"runs", ["runs"]])
+def test_what_is_no_path_is_said_so(place: object) -> None:
+    with pytest.raises(TypeError, match=r"is no path but .*name a capture") as caught:
+        tracekit.open(place)  # type: ignore[arg-type]
+    assert isinstance(caught.value, tracekit.TracekitError)
+    with pytest.raises(tracekit.TracekitError, match="is no path"):
+        tracekit.diff(place, place)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("table", TABLES)
