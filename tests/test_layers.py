@@ -19,7 +19,7 @@ LAYERS = {
     "sessions": 4, "walk": 4, "wholeness": 4, "captures": 5,
     "metrics": 4, "sink": 4, "discover": 5,
     "ingestion": 6, "doctor": 5, "comparison": 5, "baseline": 6, "gate": 6, "export": 7, "report": 7,
-    "profile": 7,
+    "profile": 7, "lazy_tables": 7,
     "runs": 2, "upkeep": 3, "index": 3, "durations": 3, "measured": 6, "listing": 8, "query": 7,
     "remote": 7, "remote_archive": 7, "remote_upkeep": 8, "trend": 8, "batch": 9,
     "cli": 10, "__main__": 11, "__init__": 12,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import html
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,130 +19,32 @@ from tracekit.comparison import diff as compare
 from tracekit.errors import (
     ArchiveError,
     NoPathError,
-    NoSuchAttributeError,
     NoSuchProfileError,
     TracekitError,
 )
 from tracekit.ingestion import Progress, ingest
+from tracekit.lazy_tables import LazyTables
+from tracekit.lazy_tables import Scope as Scope
 from tracekit.metrics import METRICS, metric
 from tracekit.metrics.base import Inputs, OptionValue
 from tracekit.metrics.steps import scope as scope_of
-from tracekit.query import query
 from tracekit.runs import runs
 
 if TYPE_CHECKING:
     from tracekit.report.notebook import Plots, View
 
-Scope = str | int
-"""``"steps"`` (steps after warm-up, or everything if there are none), ``"all"``, or a step number."""
-
-
 _PATH_HINT = "name a capture, a trace, a stored profile, an archive, or s3://bucket/prefix"
 
 
-class _Tables:
-    """The stored tables as LazyFrames, by attribute."""
-
-    def table(self, name: str) -> pl.LazyFrame:
-        """One stored table by name, with its ``profile`` column first."""
-        raise NotImplementedError
-
-    def sql_table(self, name: str) -> pl.LazyFrame:
-        """See ``query.Queryable``."""
-        raise NotImplementedError
-
-    def metric(self, name: str, *, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
-        """A metric by name."""
-        raise NotImplementedError
-
-    def query(self, sql: str) -> pl.LazyFrame:
-        """The result of an SQL query over ``runs``, the stored tables and the metrics, by their names.
-
-        Raises:
-            QueryError: if it is not valid, or does anything but read these tables.
-        """
-        return query(self, sql)
-
-    @property
-    def events(self) -> pl.LazyFrame:
-        """Every event (``tables.EVENTS``)."""
-        return self.table("events")
-
-    @property
-    def sessions(self) -> pl.LazyFrame:
-        """Captured processes (``tables.SESSIONS``)."""
-        return self.table("sessions")
-
-    @property
-    def threads(self) -> pl.LazyFrame:
-        """Names of processes and threads (``tables.THREADS``)."""
-        return self.table("threads")
-
-    @property
-    def flows(self) -> pl.LazyFrame:
-        """Flow events as they stand in traces (``tables.FLOWS``)."""
-        return self.table("flows")
-
-    @property
-    def artifacts(self) -> pl.LazyFrame:
-        """Files of the capture (``tables.ARTIFACTS``)."""
-        return self.table("artifacts")
-
-    @property
-    def links(self) -> pl.LazyFrame:
-        """Cause and effect between events (``tables.LINKS``)."""
-        return self.table("links")
-
-    @property
-    def chains(self) -> pl.LazyFrame:
-        """Operator → stream → runtime → hardware, one row per execution (``tables.CHAINS``)."""
-        return self.table("chains")
-
-    @property
-    def samples(self) -> pl.LazyFrame:
-        """Counters over time (``tables.SAMPLES``)."""
-        return self.table("samples")
-
-    @property
-    def notes(self) -> pl.LazyFrame:
-        """Everything worth knowing about the data (``tables.NOTES``)."""
-        return self.table("notes")
-
-    def __getattr__(self, name: str) -> Callable[..., pl.LazyFrame]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in METRICS:
-            raise _no_attribute(type(self), name)
-
-        def compute(*, scope: Scope = "steps", **options: OptionValue) -> pl.LazyFrame:
-            return self.metric(name, scope=scope, **options)
-
-        compute.__name__, compute.__doc__ = name, METRICS[name].doc
-        return compute
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *METRICS})
-
-
-def _no_attribute(kind: type[_Tables], name: str) -> NoSuchAttributeError:
-    public = [known for known in dir(kind) if not known.startswith("_")]
-    near = difflib.get_close_matches(name, [*public, *METRICS], 3, 0.6)
-    hint = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"metrics are {', '.join(METRICS)}; tables are {', '.join(tables.TABLES)}"
-    )
-    article = "an archive" if issubclass(kind, Archive) else "a profile"
-    return NoSuchAttributeError(f"{article} has no attribute, table or metric {name!r}", hint=hint)
-
-
-class Profile(_Tables):
+class Profile(LazyTables):
     """One stored profile.
 
     Tables are attributes (``profile.events``), metrics are methods (``profile.gaps()``); both give
     LazyFrames. A metric takes its own options and ``scope``: ``"steps"`` (default: the steps after
     warm-up, or everything if there are none), ``"all"``, or the number of one step.
     """
+
+    CALLED = "a profile"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -276,11 +178,13 @@ class Profile(_Tables):
         return f"<table><caption>Profile {html.escape(self.id)}</caption>{rows}</table>"
 
 
-class Archive(_Tables, Mapping[str, Profile]):
+class Archive(LazyTables, Mapping[str, Profile]):
     """Many profiles: a mapping from id to profile, and tables that span them all.
 
     Spanning tables have a ``profile`` column; filters and column choices reach the Parquet files.
     """
+
+    CALLED = "an archive"
 
     def __init__(self, path: str | os.PathLike[str], ids: Sequence[str] | None = None) -> None:
         self.path = Path(path)
