@@ -23,8 +23,7 @@ from tracekit.errors import (
     TracekitError,
 )
 from tracekit.ingestion import Progress, ingest
-from tracekit.lazy_tables import LazyTables
-from tracekit.lazy_tables import Scope as Scope
+from tracekit.lazy_tables import LazyTables, Scope
 from tracekit.metrics import METRICS, metric
 from tracekit.metrics.base import Inputs, OptionValue
 from tracekit.metrics.steps import scope as scope_of

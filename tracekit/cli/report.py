@@ -11,7 +11,8 @@ import click
 from tracekit.cli.given import Given, path_argument
 from tracekit.cli.output import OutputFile, chosen_scope, printable, scope_options
 from tracekit.cli.units import size as size_text
-from tracekit.profile import Profile, Scope
+from tracekit.lazy_tables import Scope
+from tracekit.profile import Profile
 from tracekit.report.build import Subject, report, subject
 from tracekit.report.page import page
 

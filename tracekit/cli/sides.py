@@ -12,7 +12,7 @@ from tracekit.cli.given import Given
 from tracekit.cli.output import printable
 from tracekit.cli.units import change, duration, minus, ratio
 from tracekit.comparison import Comparison, Side, side
-from tracekit.profile import Scope
+from tracekit.lazy_tables import Scope
 
 _HEADLINE = ("device_time", "host_time", "window", "executions", "operators", "gap")
 
