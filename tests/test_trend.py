@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import tracekit
 from tests.archive_data import run
-from tracekit.profile import open_archive
+from tests.shared_data import SAMPLES
+from tracekit import comparison
+from tracekit.profile import open_archive, open_profile
 from tracekit.trend import change_points, chart, sparkline, trend
 
 pytest.importorskip("ruptures")
@@ -148,3 +150,12 @@ def test_a_missing_label_says_how_to_set_it(archive: Path) -> None:
     assert "no profile has the label 'build'" in str(problem) and "build=…" in str(problem)
     near = run("query", archive, "SELECT label_comit FROM runs").exception
     assert "did you mean label_commit" in str(near)
+
+
+def test_one_measure_alone_is_as_among_all() -> None:
+    inputs = open_profile(SAMPLES / "neuron" / "train_small" / "capture").inputs()
+    together = comparison.samples(inputs)
+    assert list(together) == list(comparison.MEASURES)
+    assert any(any(values) for measure, values in together.items() if measure.startswith("gap."))
+    for measure, values in together.items():
+        assert comparison.samples(inputs, [measure]) == {measure: values}

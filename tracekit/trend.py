@@ -117,10 +117,7 @@ def _column(by: str, runs: pl.DataFrame) -> str:
 
 
 def _samples(archive: Archive, profile: str, measure: str) -> Sequence[float]:
-    samples = comparison.side(profile, archive[profile].inputs()).samples
-    if measure not in samples:
-        raise TracekitError(f"no measure {measure!r}", hint=f"measures are {', '.join(samples)}")
-    return samples[measure]
+    return comparison.samples(archive[profile].inputs(), [measure])[measure]
 
 
 def _table(points: Sequence[_Point], measure: str, *, steps: bool) -> pl.DataFrame:
