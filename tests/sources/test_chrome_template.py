@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tracekit.sources import _chrome_piece, _chrome_template
 from tracekit.sources._chrome_piece import Piece, bracketed
 from tracekit.sources._chrome_result import Result
+from tracekit.sources._chrome_text import Text
 
 BASE = 1_790_857_026_000_000_000
 
@@ -39,11 +40,17 @@ def older(event: dict[str, object]) -> str:
     return text + "\n  }"
 
 
-LAYOUTS = {"kineto": kineto, "older": older, "indented": lambda event: json.dumps(event, indent=3)}
+LAYOUTS = {
+    "kineto": kineto,
+    "older": older,
+    "indented": lambda event: json.dumps(event, indent=3),
+    "one line": json.dumps,
+    "minified": lambda event: json.dumps(event, separators=(",", ":")),
+}
 
 
-def piece(events: list[str]) -> bytes:
-    return bracketed(",\n".join(events).encode())
+def piece(events: list[str], between: str = ",\n") -> bytes:
+    return bracketed(between.join(events).encode())
 
 
 def span(name: str, ts: object = 5205805511579.75, dur: object = 2.5, **more: object) -> dict[str, object]:
@@ -196,7 +203,7 @@ def test_numbers_are_exact_or_refused(items):
     for number, after in items:
         positions.append(len(text) + 1)
         text += f" {number}{after}".encode()
-    nanos, ends, fits = _chrome_template._numbers(text + b" " * 64, np.array(positions))
+    nanos, ends, fits = Text(text).numbers(np.array(positions))
     for (number, _), start, ns, end, plain in zip(items, positions, nanos, ends, fits, strict=True):
         whole, point, fraction = number.partition(".")
         is_plain = (
@@ -215,4 +222,3 @@ def test_numbers_are_exact_or_refused(items):
 def test_learning_needs_a_complete_event():
     assert _chrome_template.learn(piece([kineto({"ph": "M", "name": "x", "pid": 1, "tid": 1, "ts": 5})])) is None
     assert _chrome_template.learn(b"[]") is None
-    assert _chrome_template.learn(piece([json.dumps(span("one")), json.dumps(span("two"))])) is None

@@ -21,12 +21,11 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
-from tracekit.sources._chrome_columns import LIMIT_NS, Codes, Ints, Joined, Mask, coded, is_sound
-from tracekit.sources._chrome_digits import WORD, Words, digit_count, digit_value
+from tracekit.sources._chrome_columns import Codes, Ints, Joined, Mask, coded, is_sound
 from tracekit.sources._chrome_events import ABSENT
 from tracekit.sources._chrome_rows import EventColumns
+from tracekit.sources._chrome_text import Text
 
 _LEARN = 1 << 15
 """Bytes at the head of a piece in which its first complete event should be."""
@@ -88,8 +87,7 @@ def learn(text: bytes) -> Template | None:
             if following is None:
                 return None
             closing = text[_white_before(text, following.start()) : following.start()]
-            template = Template(parts[1], parts[2], parts[3], closing, following[0])
-            return template if b"\n" in template.ts and b"\n" in closing else None
+            return Template(parts[1], parts[2], parts[3], closing, following[0])
         time = text.find(b'"ts"', time + 1, _LEARN)
     return None
 
@@ -110,20 +108,18 @@ def split(buffer: memoryview | bytes, first_id: int) -> Templated | None:
     Returns:
         Rows with times relative to the trace's base; None if the piece has no template, or is not sound.
     """
-    # Words are read at any position: some space behind the end keeps them inside.
-    text = b"".join((buffer, b" " * (3 * WORD)))
-    template = learn(text)
+    text = Text(buffer)
+    template = learn(text.raw)
     if template is None:
         return None
-    lines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
-    starts, closes = _boundaries(text, lines, template)
+    starts, closes = _boundaries(text, template)
     if not len(starts):
         return None
-    times = _times(text, lines, template, starts)
+    times = _times(text, template, starts)
     found = _timed(text, template, starts, closes, times)
     if not len(found.rows):
         return None
-    heads = _spans(text, starts[found.rows], times[found.rows]).dictionary_encode()
+    heads = text.spans(starts[found.rows], times[found.rows]).dictionary_encode()
     known = _decoded_heads(heads.dictionary.to_pylist())
     codes: Codes = heads.indices.to_numpy()
     usable = np.array([head is not None for head in known], np.bool_)[codes]
@@ -134,52 +130,20 @@ def split(buffer: memoryview | bytes, first_id: int) -> Templated | None:
     is_rest = np.ones(len(starts), np.bool_)
     is_rest[found.rows] = False
     rows = _columns([head or _Head("X") for head in known], codes, found, attrs, first_id)
-    return Templated(rows, _joined_runs(text, starts, closes, is_rest), first_id + np.flatnonzero(is_rest))
+    return Templated(rows, _joined_runs(text.raw, starts, closes, is_rest), first_id + np.flatnonzero(is_rest))
 
 
-def _words(text: bytes, positions: Ints) -> Words:
-    """Eight bytes of the text at each position, the first in the lowest byte; of positions outside, any bytes."""
-    # Two aligned words and a shift are three times as fast as an unaligned one.
-    aligned = np.frombuffer(text, "<u8", len(text) // WORD)
-    inside = np.clip(positions, 0, WORD * (len(aligned) - 2))
-    place, shift = inside >> 3, ((inside & 7) << 3).astype(np.uint64)
-    words: Words = (aligned[place] >> shift) | (aligned[place + 1] << (np.uint64(64) - shift))
-    return words
-
-
-def _is_at(text: bytes, positions: Ints, literal: bytes) -> Mask:
-    """Whether ``literal`` stands at each position."""
-    found = (positions >= 0) & (positions <= len(text) - len(literal))
-    for place in sorted({*range(0, len(literal) - WORD + 1, WORD), max(0, len(literal) - WORD)}):
-        part = literal[place : place + WORD]
-        mask = np.uint64((1 << 8 * len(part)) - 1)
-        found &= _words(text, positions + place) & mask == int.from_bytes(part, "little")
-    return found
-
-
-def _places(text: bytes, lines: Ints, literal: bytes) -> Ints:
-    """Where ``literal``, which breaks a line, stands; ``lines`` are the positions of all line breaks."""
-    data, offset = np.frombuffer(text, np.uint8), literal.index(b"\n")
-    found = lines[: np.searchsorted(lines, len(text) - len(literal))]
-    for place, byte in enumerate(literal[offset:]):
-        # Single bytes are compared several times faster than words, and a few letters leave little to compare.
-        if chr(byte).isalpha() or byte == ord("}"):
-            found = found[data[place:][found] == byte]
-    found = found - offset
-    return found[_is_at(text, found, literal)]
-
-
-def _boundaries(text: bytes, lines: Ints, template: Template) -> tuple[Ints, Ints]:
+def _boundaries(text: Text, template: Template) -> tuple[Ints, Ints]:
     """Position of each event's opening brace, and of its closing one; none if the text does not end with an event."""
-    between = _places(text, lines, template.closing + template.separator) + len(template.closing)
-    starts = np.append(text.index(b"{"), between + template.separator.index(b"{"))
-    end = _white_before(text, text.rindex(b"]")) - 1
-    return (starts, np.append(between, end)) if text[end : end + 1] == b"}" else (starts[:0], starts[:0])
+    between = text.places(template.closing + template.separator) + len(template.closing)
+    starts = np.append(text.raw.index(b"{"), between + template.separator.index(b"{"))
+    end = _white_before(text.raw, text.raw.rindex(b"]")) - 1
+    return (starts, np.append(between, end)) if text.raw[end : end + 1] == b"}" else (starts[:0], starts[:0])
 
 
-def _times(text: bytes, lines: Ints, template: Template, starts: Ints) -> Ints:
+def _times(text: Text, template: Template, starts: Ints) -> Ints:
     """Where the time of each event stands; -1 where there is none."""
-    found = _places(text, lines, template.ts)[::-1]
+    found = text.places(template.ts)[::-1]
     times: Ints = np.full(len(starts), -1)
     times[np.searchsorted(starts, found, "right") - 1] = found
     return times
@@ -198,51 +162,15 @@ class _Timed(NamedTuple):
         return self if mask.all() else _Timed(*(values[mask] for values in self))
 
 
-def _timed(text: bytes, template: Template, starts: Ints, closes: Ints, times: Ints) -> _Timed:
-    start_ns, end, is_number = _numbers(text, times + len(template.ts))
-    is_number &= (times >= 0) & _is_at(text, end, template.dur)
-    duration_ns, end, is_duration = _numbers(text, end + len(template.dur))
+def _timed(text: Text, template: Template, starts: Ints, closes: Ints, times: Ints) -> _Timed:
+    start_ns, end, is_number = text.numbers(times + len(template.ts))
+    is_number &= (times >= 0) & text.is_at(end, template.dur)
+    duration_ns, end, is_duration = text.numbers(end + len(template.dur))
     args = end + len(template.args)
     last = closes - len(template.closing) - 1
-    fits = is_number & is_duration & _is_at(text, end, template.args + b"{") & (args < last)
-    fits &= _is_at(text, last, b"}" + template.closing + b"}") & (starts < times)
+    fits = is_number & is_duration & text.is_at(end, template.args + b"{") & (args < last)
+    fits &= text.is_at(last, b"}" + template.closing + b"}") & (starts < times)
     return _Timed(*(values[fits] for values in (np.arange(len(starts)), start_ns, duration_ns, args)))
-
-
-def _numbers(text: bytes, positions: Ints) -> tuple[Ints, Ints, Mask]:
-    """Decimal microseconds at each position.
-
-    Returns:
-        Nanoseconds, the position behind the number, and whether it is one: at most 16 digits without a leading zero
-        and below ``LIMIT_NS``, and at most three decimals. The other values mean nothing.
-    """
-    high, low = _words(text, positions), _words(text, positions + WORD)
-    high_count = digit_count(high)
-    low_count = np.where(high_count == WORD, digit_count(low), 0)
-    micros = digit_value(high, high_count) * 10**low_count + digit_value(low, low_count)
-    count = high_count + low_count
-    fits = ((high & _LOW_BYTE != ord("0")) | (count == 1)) & (count > 0) & (micros < LIMIT_NS // 1000)
-    following = _words(text, positions + count)
-    has_point = following & _LOW_BYTE == ord(".")
-    decimals = following >> np.uint64(8)
-    places = np.where(has_point, digit_count(decimals), 0)
-    fits &= (places <= 3) & (has_point == (places > 0)) & (positions <= len(text) - 4 * WORD)
-    nanos = np.where(fits, micros, 0) * 1000 + digit_value(decimals, np.minimum(places, 3)) * 10 ** np.clip(
-        3 - places, 0, 3
-    )
-    return nanos, positions + count + has_point + places, fits
-
-
-_LOW_BYTE = np.uint64(0xFF)
-
-
-def _spans(text: bytes, starts: Ints, ends: Ints) -> pa.LargeBinaryArray:
-    """Parts of the text as a column; they follow one another without overlapping."""
-    offsets = np.zeros(2 * len(starts) + 2, np.int64)
-    offsets[1:-1:2], offsets[2:-1:2], offsets[-1] = starts, ends, len(text)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    every = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(starts) + 1, buffers)
-    return every.take(pa.array(np.arange(1, 2 * len(starts) + 1, 2)))
 
 
 def _decoded_heads(texts: Sequence[bytes]) -> list[_Head | None]:
@@ -269,9 +197,9 @@ def _decoded_head(text: bytes) -> _Head | None:
         return None
 
 
-def _attributes(text: bytes, starts: Ints, ends: Ints) -> Joined | None:
+def _attributes(text: Text, starts: Ints, ends: Ints) -> Joined | None:
     """The attributes of every event; None if they are not one JSON object each."""
-    spans = _spans(text, starts, ends)
+    spans = text.spans(starts, ends)
     offsets, data = spans.buffers()[1:]
     attrs = Joined(data.to_pybytes() if data else b"", np.frombuffer(offsets, np.int64, len(spans) + 1))
     try:
