@@ -11,7 +11,8 @@ from polars.testing import assert_frame_equal
 import tracekit
 from tests.archive_data import NEURON, run, sample_archive
 from tracekit import archive as store
-from tracekit import index, measured, upkeep
+from tracekit import durations, index, measured, upkeep
+from tracekit.cli import main
 from tracekit.metrics import METRICS
 from tracekit.profile import Archive, open_archive
 
@@ -97,11 +98,51 @@ def test_a_damaged_index_is_passed_over(archive: Path) -> None:
     check(found.metric("work").collect(), one_by_one(found, "work"))
 
 
-def test_a_failed_write_leaves_nothing(archive: Path) -> None:
-    (store.profile_path(archive, store.profile_ids(archive)[0]) / "chains.parquet").unlink()
-    with pytest.raises(tracekit.TracekitError, match="damaged"):
-        measured.build(archive, "work", open_archive(archive).__getitem__)
-    assert list((archive / index.FOLDER).iterdir()) == []
+def spoil(archive: Path, profile_id: str) -> None:
+    """Damage the events of a profile as a bad disk does: some bytes in the middle."""
+    path = store.profile_path(archive, profile_id) / "events.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200] + bytes(800) + whole[1000:])
+
+
+def test_a_damaged_profile_keeps_no_other_from_the_index(archive: Path) -> None:
+    first, second = store.profile_ids(archive)[:2]
+    spoil(archive, first)
+    (store.profile_path(archive, second) / "chains.parquet").unlink()
+    found = open_archive(archive)
+    with pytest.raises(tracekit.ArchiveError, match=r"not indexed: .*\(and 1 more\)"):
+        measured.build(archive, "work", found.__getitem__)
+    assert measured.covered(archive, "work", found.ids)[1] == [first, second]
+    assert not list((archive / index.FOLDER).glob(".*"))
+    with pytest.raises(tracekit.ArchiveError, match=f"not indexed: {first}"):
+        durations.build(archive)
+    assert run("archive", "index", archive, "--metric", "work").exit_code == 1
+    assert run("batch", NEURON / "rms_naive", "-o", archive, "--label", "again=1", "--jobs", "1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("query", "SELECT COUNT(*) FROM gaps"), id="metric"),
+        pytest.param(("query", "SELECT * FROM events"), id="table"),
+        pytest.param(("trend",), id="trend"),
+        pytest.param(("show", "gaps", "--profile"), id="profile"),
+    ],
+)
+def test_damage_is_one_line_and_no_traceback(
+    archive: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = store.profile_ids(archive)[0]
+    spoil(archive, first)
+    command, *options = words
+    where = [*options[:1], str(archive), *options[1:], first] if command == "show" else [str(archive), *options]
+    monkeypatch.setattr("sys.argv", ["tracekit", command, *where])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert leaving.value.code == 1
+    told = capsys.readouterr().err
+    assert "damaged" in told and "tracekit archive verify" in told and "Traceback" not in told
+    assert len(told.splitlines()) == 1
 
 
 def test_command_keeps_metrics_and_a_batch_renews_them(archive: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+_DAMAGE = re.compile(r"parquet|out[ -]of[ -]spec|corrupt|zstd|thrift|magic", re.IGNORECASE)
+VERIFY_HINT = "`tracekit archive verify` names the files; ingest the capture again"
 
 
 class TracekitError(Exception):
@@ -59,3 +63,10 @@ class NoSuchAttributeError(TracekitError, AttributeError):
 
 class NoPathError(TracekitError, TypeError):
     """What was to be opened is not even a path."""
+
+
+def damage(error: BaseException) -> str | None:
+    """What is wrong with a stored file, in one line, if an error of Polars or pyarrow tells of that; else None."""
+    text = str(error).partition("\n")[0].strip()
+    is_reader = type(error).__module__.partition(".")[0] in ("polars", "pyarrow")
+    return text if is_reader and _DAMAGE.search(text) else None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tracekit import archive as store
-from tracekit.errors import ArchiveError
+from tracekit.errors import VERIFY_HINT, ArchiveError
 
 FOLDER = ".index"
 PROFILES_AT_ONCE = 100
@@ -43,6 +43,9 @@ def build(archive: Path, name: str, write: Writer, *, version: str = "") -> int:
         name: of the table.
         write: makes one file.
         version: of the rule that makes the rows; files of another one are replaced.
+
+    Raises:
+        ArchiveError: if a profile cannot be indexed; after all others were.
     """
     folder = archive / FOLDER
     current = contents(archive, store.profile_ids(archive))
@@ -54,11 +57,31 @@ def build(archive: Path, name: str, write: Writer, *, version: str = "") -> int:
             path.unlink(missing_ok=True)
     _clear(folder)
     missing = sorted(set(current) - covered)
+    problems: list[ArchiveError] = []
     for at in range(0, len(missing), PROFILES_AT_ONCE):
         folder.mkdir(exist_ok=True)
         ids = missing[at : at + PROFILES_AT_ONCE]
-        _write(folder, name, {i: current[i] for i in ids}, write, version)
+        problems += _write_sound(folder, name, {i: current[i] for i in ids}, write, version)
+    if problems:
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+        raise ArchiveError(f"not indexed: {problems[0].problem}{more}", hint=problems[0].hint)
     return len(missing)
+
+
+def _write_sound(
+    folder: Path, name: str, profiles: Mapping[str, str], write: Writer, version: str
+) -> list[ArchiveError]:
+    """Write one file, or where a profile is damaged, files of those that are not; what is wrong with the damaged."""
+    try:
+        _write(folder, name, profiles, write, version)
+    except (ArchiveError, pl.exceptions.PolarsError, pa.ArrowException) as error:
+        ids = list(profiles)
+        if len(ids) == 1:
+            known = error if isinstance(error, ArchiveError) else None
+            return [known or ArchiveError(f"{ids[0]}: {str(error).partition(chr(10))[0]}", hint=VERIFY_HINT)]
+        halves = (ids[: len(ids) // 2], ids[len(ids) // 2 :])
+        return [p for h in halves for p in _write_sound(folder, name, {i: profiles[i] for i in h}, write, version)]
+    return []
 
 
 def _write(folder: Path, name: str, profiles: Mapping[str, str], write: Writer, version: str) -> None:

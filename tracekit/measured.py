@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tracekit import index
 from tracekit._version import __version__
+from tracekit.errors import VERIFY_HINT, ArchiveError, damage
 from tracekit.metrics import METRICS, metric
 from tracekit.metrics.base import OptionValue
 from tracekit.tables import SCHEMA_VERSION
@@ -58,13 +59,23 @@ def write(
     with pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as writer:
         waiting: list[pl.DataFrame] = []
         for profile in profiles:
-            rows = profile.metric(name, scope=scope, **(options or {})).collect(engine="streaming")
-            waiting.append(spec.conform(rows).select(pl.lit(profile.id).alias("profile"), pl.all()))
+            rows = spec.conform(_rows(profile, name, scope, options or {}))
+            waiting.append(rows.select(pl.lit(profile.id).alias("profile"), pl.all()))
             if sum(frame.height for frame in waiting) >= _ROW_GROUP_ROWS:
                 writer.write_table(pl.concat(waiting).to_arrow().cast(schema))
                 waiting = []
         if waiting:
             writer.write_table(pl.concat(waiting).to_arrow().cast(schema))
+
+
+def _rows(profile: Measurable, name: str, scope: str | int, options: Mapping[str, OptionValue]) -> pl.DataFrame:
+    try:
+        return profile.metric(name, scope=scope, **options).collect(engine="streaming")
+    except pl.exceptions.PolarsError as error:
+        problem = damage(error)
+        if problem is None:
+            raise
+        raise ArchiveError(f"{profile.id}: damaged: {problem}", hint=VERIFY_HINT) from error
 
 
 def spool(

@@ -20,7 +20,7 @@ from polars.exceptions import PolarsError
 
 from tracekit import tables
 from tracekit.durations import DURATIONS
-from tracekit.errors import QueryError
+from tracekit.errors import VERIFY_HINT, QueryError, damage
 from tracekit.metrics import METRICS
 from tracekit.runs import RUNS
 from tracekit.tables import Column, Table
@@ -136,6 +136,8 @@ def table_list() -> pl.DataFrame:
 def _explained(error: PolarsError, opened: Mapping[str, pl.LazyFrame]) -> QueryError:
     """An error of the engine in one line, with what the user may have meant."""
     problem = str(error).partition("\n")[0].strip()
+    if damage(error):
+        return QueryError(f"a stored file is damaged: {problem}", hint=VERIFY_HINT)
     unknown = re.search(r"relation '([^']*)' was not found", problem)
     if unknown:
         hint = _near(unknown.group(1), TABLE_NAMES) or _CATALOGUE_HINT

@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 
 from tracekit import comparison
-from tracekit.errors import TracekitError
+from tracekit.errors import VERIFY_HINT, ArchiveError, TracekitError, damage
 from tracekit.profile import Archive
 from tracekit.runs import label_column
 from tracekit.significance import judge
@@ -117,7 +117,13 @@ def _column(by: str, runs: pl.DataFrame) -> str:
 
 
 def _samples(archive: Archive, profile: str, measure: str) -> Sequence[float]:
-    return comparison.samples(archive[profile].inputs(), [measure])[measure]
+    try:
+        return comparison.samples(archive[profile].inputs(), [measure])[measure]
+    except pl.exceptions.PolarsError as error:
+        problem = damage(error)
+        if problem is None:
+            raise
+        raise ArchiveError(f"{profile}: damaged: {problem}", hint=VERIFY_HINT) from error
 
 
 def _table(points: Sequence[_Point], measure: str, *, steps: bool) -> pl.DataFrame:

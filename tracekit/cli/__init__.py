@@ -15,7 +15,7 @@ from typing import cast
 import click
 
 from tracekit._version import __version__
-from tracekit.errors import TracekitError
+from tracekit.errors import VERIFY_HINT, TracekitError, damage
 
 COMMANDS = {
     "analyze": "Answer where the time went (the main command).",
@@ -94,6 +94,11 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}", "", 1)
+    except Exception as error:
+        problem = damage(error)
+        if problem is None:
+            raise
+        _fail(f"a stored file is damaged: {problem}", VERIFY_HINT, 1)
 
 
 def _fail(problem: str, hint: str, code: int) -> None:

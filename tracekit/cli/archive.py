@@ -188,9 +188,17 @@ def index(archive: str, names: tuple[str, ...]) -> None:
     root, found = _local(archive), _open(archive)
     for name in names:
         metric(name)
-    console().print(f"durations: {durations.build(root):,} profiles added")
+    builds = {"durations": partial(durations.build, root)}
     for name in dict.fromkeys((*measured.kept(root), *names)):
-        console().print(f"{name}: {measured.build(root, name, found.__getitem__):,} profiles added")
+        builds[name] = partial(measured.build, root, name, found.__getitem__)
+    failed = False
+    for name, build in builds.items():
+        try:
+            console().print(f"{name}: {build():,} profiles added")
+        except ArchiveError as error:
+            failed = True
+            console(stderr=True).print(printable(f"{name}: {error}"), soft_wrap=True)
+    sys.exit(1 if failed else 0)
 
 
 @command.command("migrate")
