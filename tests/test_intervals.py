@@ -225,3 +225,11 @@ def test_measure_asks_each_nanosecond_of_each_window(windows: Rows, left: Rows, 
         inside, a, b = set(range(start, end)), points(left, track), points(right, track)
         expected.append((track, start, end, len(inside & a & b), len(inside & a - b), len(inside - a - b)))
     assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([2, 10, None])), max_size=20))
+def test_groups_are_numbered_by_their_values_in_order(rows: list[tuple[str | None, int | None]]) -> None:
+    keys = pl.DataFrame(rows, schema={"session": pl.String, "core": pl.Int64}, orient="row")
+    order = sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
+    assert intervals.group_numbers(keys).to_list() == [order.index(row) for row in rows]

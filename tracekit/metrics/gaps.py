@@ -86,6 +86,9 @@ def gaps(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_
 
 def _pieces(events: pl.LazyFrame, chains: pl.LazyFrame, scope: pl.LazyFrame, *, by_host: bool) -> pl.LazyFrame:
     """Rows of ``gaps``, in no particular order."""
+    events, chains, scope = (
+        frame.with_columns(pl.col("session").cast(pl.Categorical())) for frame in (events, chains, scope)
+    )
     executions = activity.compute(events).filter(pl.col("end_ns") > pl.col("start_ns"))
     found = intervals.clip(_between(executions, chains), scope, ["session"]).with_columns(
         group=pl.lit(None, dtype=pl.String),
@@ -135,13 +138,17 @@ def _between(executions: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
         .with_columns(op_name=pl.coalesce("chain_name", "name"))
         .sort("event_id")
     )
-    before = known.group_by(*CORE, start_ns="end_ns").agg(
-        before_name=pl.col("op_name").first(), before_chain_id=pl.col("chain_id").first()
+    before = known.unique([*CORE, "end_ns"], keep="first", maintain_order=True).select(
+        *CORE, start_ns="end_ns", before_name="op_name", before_chain_id="chain_id"
     )
-    after = known.group_by(*CORE, end_ns="start_ns").agg(
-        pl.col("dispatch_id", "dispatch_start_ns", "submit_ns").first(),
-        after_name=pl.col("op_name").first(),
-        after_chain_id=pl.col("chain_id").first(),
+    after = known.unique([*CORE, "start_ns"], keep="first", maintain_order=True).select(
+        *CORE,
+        "dispatch_id",
+        "dispatch_start_ns",
+        "submit_ns",
+        end_ns="start_ns",
+        after_name="op_name",
+        after_chain_id="chain_id",
     )
     return (
         intervals.gaps(executions, CORE)
