@@ -88,4 +88,4 @@ def test_hostile_names_are_shown_safely(tmp_path: Path) -> None:
     result = run("batch", tmp_path / "in", "-o", tmp_path / "runs", "--jobs", 1)
     assert "4 stored, 4 failed" in result.output, result.output
     assert "\x1b" not in result.output and "\u202e" not in result.output
-    assert len(result.output.splitlines()) == 5
+    assert len(result.output.splitlines()) == 6  # four failures, the sum, and what to do next
