@@ -128,6 +128,18 @@ def test_only_what_dead_processes_left_is_removed(archive: Path) -> None:
     assert stored(archive) == before
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+def test_a_process_that_ended_unnoticed_counts_as_dead(archive: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    left = archive / f".staging-a-{store.machine_id()}.{process.pid}-00000000"
+    left.mkdir()
+    try:
+        assert upkeep.clean(archive) == [left.name]
+    finally:
+        process.wait()
+
+
 def test_a_replaced_profile_comes_back_if_its_replacement_never_came(archive: Path, first: str) -> None:
     before = stored(archive)
     gone = archive / f".replaced-{first}-{store.machine_id()}.{dead_pid()}-00000000"

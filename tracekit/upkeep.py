@@ -80,7 +80,16 @@ def _is_alive(pid: int) -> bool:
         return False
     except (OSError, OverflowError):
         return True
-    return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and nobody has taken note yet: containers have parents that never do."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return facts.rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"])
 
 
 def _restored(path: Path, archive: Path) -> bool:
