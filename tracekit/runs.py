@@ -32,6 +32,8 @@ RUNS = Table(
     ),
 )
 
+FIRST_YEAR = 1973
+"""Clocks that show an earlier year count from the start of a machine or a program."""
 _FIRST = ("device", "instance_type", "instance_id", "host_name", "labels_json", "versions_json")
 
 

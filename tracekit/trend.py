@@ -21,7 +21,7 @@ import polars as pl
 from tracekit import comparison
 from tracekit.errors import VERIFY_HINT, ArchiveError, TracekitError, damage
 from tracekit.profile import Archive
-from tracekit.runs import label_column
+from tracekit.runs import FIRST_YEAR, label_column
 from tracekit.significance import judge
 from tracekit.tables import Column, Table
 
@@ -32,7 +32,9 @@ TREND = Table(
     columns=(
         Column("position", pl.Int64(), "Order, from 0."),
         Column("point", pl.String(), "Run, label or machine type."),
-        Column("started_at", pl.Datetime("ns", "UTC"), "First run of the point.", nullable=True),
+        Column(
+            "started_at", pl.Datetime("ns", "UTC"), "First run of the point; null where its clock has no date.", True
+        ),
         Column("run_count", pl.Int64(), "Profiles of the point."),
         Column("sample_count", pl.Int64(), "Steps measured, of all its runs."),
         Column("value", pl.Float64(), "Median over the samples, in the measure's unit."),
@@ -95,7 +97,8 @@ def trend(archive: Archive, measure: str, by: str = "time") -> pl.DataFrame:
     for name, profiles, started_at in groups.sort(order, "point").rows():
         samples = [value for profile in profiles for value in _samples(archive, profile, measure)]
         if samples:
-            points.append(_Point(str(name), started_at, len(profiles), samples))
+            is_dated = started_at is not None and started_at.year >= FIRST_YEAR
+            points.append(_Point(str(name), started_at if is_dated else None, len(profiles), samples))
     return _table(points, measure, steps=is_ordered)
 
 

@@ -152,11 +152,12 @@ def _chart(rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
 
 def _ticks(rows: Sequence[Mapping[str, Any]], by: str) -> list[str]:
     """Names below the axis: dates where points are single runs, whose own names are long."""
-    starts = [row["started_at"] for row in rows]
-    if by != "time" or None in starts:
+    if by != "time":
         return [str(row["point"]) for row in rows]
-    days = [f"{start:%Y-%m-%d}" for start in starts]
-    return days if len(set(days)) > len(days) / 2 else [f"{start:%m-%d %H:%M}" for start in starts]
+    days = [row["started_at"] and f"{row['started_at']:%Y-%m-%d}" for row in rows]
+    if len(set(days)) <= len(days) / 2:
+        days = [row["started_at"] and f"{row['started_at']:%m-%d %H:%M}" for row in rows]
+    return [day or str(row["point"]) for day, row in zip(days, rows, strict=True)]
 
 
 def _tone(row: Mapping[str, Any]) -> Tone:

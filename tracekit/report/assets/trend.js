@@ -62,9 +62,7 @@
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       const width = ctx.measureText(mark.label).width;
       const left = Math.min(x + 4 * scale, bbox.left + bbox.width - width);
-      const row = Math.max(0, ends.findIndex((end) => left > end + 6 * scale));
-      ends[row] = left + width;
-      const top = bbox.top + (4 + 16 * row) * scale;
+      const row = ends.findIndex((end) => left > end + 6 * scale);
       ctx.strokeStyle = ctx.fillStyle = T.color(TONES[mark.tone]);
       ctx.lineWidth = 1.5 * scale;
       ctx.setLineDash(mark.tone === "neutral" ? [4 * scale, 4 * scale] : []);
@@ -72,7 +70,9 @@
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(mark.label, left, top);
+      if (row < 0) continue; // no room: the table has it
+      ends[row] = left + width;
+      ctx.fillText(mark.label, left, bbox.top + (4 + 16 * row) * scale);
     }
     ctx.restore();
   };
