@@ -110,8 +110,10 @@
 
   const draw = (chart, host) => {
     const last = chart.x.length - 1;
+    const room = 3.5 * Math.max(...chart.ticks.map((name) => short(name).length));
     host.replaceChildren();
     return new uPlot({
+      padding: [null, room, null, null],
       width: Math.max(240, host.clientWidth), height: HEIGHT, cursor: { drag: { x: true, y: false } }, legend: { live: true },
       scales: { x: { time: false, range: (u, a, b) => (a === 0 && b === last ? [-0.7, last + 0.7] : [a, b]) }, y: { range: range(chart) } },
       axes: axes(chart), series: series(chart), hooks: { drawAxes: [whiskers(chart), levels(chart)], draw: [marks(chart)] },
