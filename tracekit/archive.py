@@ -100,7 +100,8 @@ class TableWriter:
         if self._pending_rows:
             group = pa.concat_tables(self._pending).unify_dictionaries()
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-            self._writer.write_table(group, row_group_size=_ROW_GROUP_ROWS)
+            # Twice the size that makes it full, so that the rows beyond it make no small group of their own.
+            self._writer.write_table(group, row_group_size=2 * _ROW_GROUP_ROWS)
 
 
 def _encoded_schema(table: Table) -> pa.Schema:

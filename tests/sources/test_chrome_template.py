@@ -121,6 +121,7 @@ EVENTS = st.one_of(
     ),
     st.builds(lambda name: {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": name}}, NAMES),
     st.builds(lambda i: {"ph": "s", "id": i, "pid": 1, "tid": 2, "ts": 5, "cat": "ac2g", "name": "x"}, st.integers(0)),
+    st.builds(lambda name: {"ph": "X", "pid": name, "tid": "Spans", "ts": 5, "name": "Trace"}, NAMES),
     st.builds(lambda: {"ph": "i", "name": "[memory]", "pid": 1, "tid": 2, "ts": 5, "s": "t", "args": {"Bytes": 3}}),
 )
 

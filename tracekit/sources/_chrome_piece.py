@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +13,7 @@ from tracekit.sources._chrome_events import Event, NotStrict, tolerant
 from tracekit.sources._chrome_phases import add_templated, sort_events
 from tracekit.sources._chrome_result import Result
 from tracekit.sources._chrome_split import walk
+from tracekit.sources._chrome_template import Templated
 
 Item = TypeVar("Item")
 Buffer = memoryview | bytes
@@ -46,17 +48,33 @@ def read_piece(buffer: Buffer, piece: Piece) -> Result:
 def _by_template(buffer: Buffer, piece: Piece) -> Result | None:
     """The piece read by the template of its events; None if that does not apply."""
     split = _chrome_template.split(buffer, piece.start)
-    if split is None:
+    result = None if split is None else _others(split, piece)
+    if split is None or result is None:
         return None
-    rest, closing = _decode(_EVENTS, split.rest)
-    if rest is None or closing is not None or len(rest) != len(split.rest_ids):
-        return None
-    result = Result(piece.start, stop=piece.stop)
     try:
-        sort_events(result, rest, None, piece.base_ns, split.rest_ids)
         add_templated(result, split.rows, piece.base_ns)
     except NotStrict:
         return None
+    return result
+
+
+def _others(split: Templated, piece: Piece) -> Result | None:
+    """The events that do not follow the template; None if their number is another than their boundaries say."""
+    count, result = len(split.rest_ids), Result(piece.start, stop=piece.stop)
+    events, closing = _decode(_EVENTS, split.rest)
+    if events is not None and closing is None and len(events) == count:
+        with suppress(NotStrict):
+            sort_events(result, events, None, piece.base_ns, split.rest_ids)
+            return result
+    items, closing = _decode(_ITEMS, split.rest)
+    if items is None or closing is not None or len(items) != count:
+        return None
+    result = Result(piece.start, stop=piece.stop)
+    places = (piece.start + split.rest_starts - 1).tolist()
+    found = [tolerant(bytes(item), place, result.report) for item, place in zip(items, places, strict=True)]
+    if any(len(of_item) != 1 for of_item in found):
+        return None
+    sort_events(result, [event for (event,) in found], places, piece.base_ns, split.rest_ids)
     return result
 
 

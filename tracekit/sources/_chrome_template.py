@@ -30,8 +30,9 @@ from tracekit.sources._chrome_text import Text
 _LEARN = 1 << 15
 """Bytes at the head of a piece in which its first complete event should be."""
 _OPENING = re.compile(rb'\[\s*(\{\s*")')
+_KEY = rb'(\s{0,40},\s{0,40}"%b"\s{0,40}:\s{0,40})'
 _PARTS = re.compile(
-    rb'(\s*,\s*"ts"\s*:\s*)\d+(?:\.\d+)?(\s*,\s*"dur"\s*:\s*)\d+(?:\.\d+)?(\s*,\s*"args"\s*:\s*)\{', re.ASCII
+    _KEY % b"ts" + rb"\d+(?:\.\d+)?" + _KEY % b"dur" + rb"\d+(?:\.\d+)?" + _KEY % b"args" + rb"\{", re.ASCII
 )
 
 
@@ -72,6 +73,8 @@ class Templated:
     rest: bytes
     """The other events, as a JSON array."""
     rest_ids: Ints
+    rest_starts: Ints
+    """Where each of them starts in the piece."""
 
 
 def learn(text: bytes) -> Template | None:
@@ -130,7 +133,8 @@ def split(buffer: memoryview | bytes, first_id: int) -> Templated | None:
     is_rest = np.ones(len(starts), np.bool_)
     is_rest[found.rows] = False
     rows = _columns([head or _Head("X") for head in known], codes, found, attrs, first_id)
-    return Templated(rows, _joined_runs(text.raw, starts, closes, is_rest), first_id + np.flatnonzero(is_rest))
+    rest = _joined_runs(text.raw, starts, closes, is_rest)
+    return Templated(rows, rest, first_id + np.flatnonzero(is_rest), starts[is_rest])
 
 
 def _boundaries(text: Text, template: Template) -> tuple[Ints, Ints]:
@@ -142,9 +146,9 @@ def _boundaries(text: Text, template: Template) -> tuple[Ints, Ints]:
 
 
 def _times(text: Text, template: Template, starts: Ints) -> Ints:
-    """Where the time of each event stands; -1 where there is none."""
+    """Where the time of each event stands; 0 where there is none."""
     found = text.places(template.ts)[::-1]
-    times: Ints = np.full(len(starts), -1)
+    times: Ints = np.zeros(len(starts), np.int64)
     times[np.searchsorted(starts, found, "right") - 1] = found
     return times
 
@@ -164,12 +168,12 @@ class _Timed(NamedTuple):
 
 def _timed(text: Text, template: Template, starts: Ints, closes: Ints, times: Ints) -> _Timed:
     start_ns, end, is_number = text.numbers(times + len(template.ts))
-    is_number &= (times >= 0) & text.is_at(end, template.dur)
+    is_number &= (times > starts) & text.is_at(end, template.dur)
     duration_ns, end, is_duration = text.numbers(end + len(template.dur))
     args = end + len(template.args)
     last = closes - len(template.closing) - 1
     fits = is_number & is_duration & text.is_at(end, template.args + b"{") & (args < last)
-    fits &= text.is_at(last, b"}" + template.closing + b"}") & (starts < times)
+    fits &= text.is_at(last, b"}" + template.closing + b"}")
     return _Timed(*(values[fits] for values in (np.arange(len(starts)), start_ns, duration_ns, args)))
 
 

@@ -9,32 +9,33 @@ from tracekit.sources._chrome_columns import LIMIT_NS, Ints, Mask
 from tracekit.sources._chrome_digits import WORD, Words, digit_count, digit_value
 
 _LOW_BYTE = np.uint64(0xFF)
+_MARGIN = 1024
+"""Bytes behind the text: more than the literals and numbers that are looked for from a position in it."""
 
 
 class Text:
     """JSON text.
 
     Attributes:
-        raw: the text, with some space behind it so that a word can be read anywhere.
+        raw: the text, with space behind it so that a word can be read anywhere near it.
     """
 
     def __init__(self, buffer: memoryview | bytes) -> None:
-        self.raw = b"".join((buffer, b" " * (3 * WORD)))
+        self.raw = b"".join((buffer, b" " * _MARGIN))
         self._bytes = np.frombuffer(self.raw, np.uint8)
         self._aligned = np.frombuffer(self.raw, "<u8", len(self.raw) // WORD)
         self._anchors: dict[int, Ints] = {}
 
     def words(self, positions: Ints) -> Words:
-        """Eight bytes at each position, the first in the lowest byte; of positions outside, any bytes."""
+        """Eight bytes at each position, the first in the lowest byte; no position is far behind the text."""
         # Two aligned words and a shift are three times as fast as an unaligned one.
-        inside = np.clip(positions, 0, WORD * (len(self._aligned) - 2))
-        place, shift = inside >> 3, ((inside & 7) << 3).astype(np.uint64)
+        place, shift = positions >> 3, ((positions & 7) << 3).astype(np.uint64)
         words: Words = (self._aligned[place] >> shift) | (self._aligned[place + 1] << (np.uint64(64) - shift))
         return words
 
     def is_at(self, positions: Ints, literal: bytes) -> Mask:
         """Whether ``literal`` stands at each position."""
-        found = (positions >= 0) & (positions <= len(self.raw) - len(literal))
+        found = np.ones(len(positions), np.bool_)
         for place in sorted({*range(0, len(literal) - WORD + 1, WORD), max(0, len(literal) - WORD)}):
             part = literal[place : place + WORD]
             mask = np.uint64((1 << 8 * len(part)) - 1)
@@ -46,7 +47,7 @@ class Text:
         # Line breaks are rarer than other characters, and have been looked up already.
         offset = max(0, literal.find(b"\n"))
         anchors = self._all(literal[offset])
-        found = anchors[: np.searchsorted(anchors, len(self.raw) - len(literal))]
+        found = anchors[np.searchsorted(anchors, offset) : np.searchsorted(anchors, len(self.raw) - _MARGIN)]
         for place, byte in enumerate(literal[offset:]):
             # Single bytes are compared several times faster than words, and a few letters leave little to compare.
             if place and (chr(byte).isalpha() or byte == ord("}")):
@@ -76,7 +77,7 @@ class Text:
         has_point = following & _LOW_BYTE == ord(".")
         decimals = following >> np.uint64(8)
         places = np.where(has_point, digit_count(decimals), 0)
-        fits &= (places <= 3) & (has_point == (places > 0)) & (positions <= len(self.raw) - 3 * WORD)
+        fits &= (places <= 3) & (has_point == (places > 0))
         fraction = digit_value(decimals, np.minimum(places, 3)) * 10 ** np.clip(3 - places, 0, 3)
         return np.where(fits, micros, 0) * 1000 + fraction, positions + count + has_point + places, fits
 
