@@ -241,6 +241,26 @@ def test_any_trace_comes_back_equal(
     assert_same(*round_trip(source, tmp_path / "cache", tmp_path))
 
 
+def test_samples_of_the_system_trace_come_back_with_core_and_unit(cache: Path, tmp_path: Path) -> None:
+    at = 1_796_052_700_000_000_000
+    run = {"timestamp": at, "duration": 10, "name": "nc_exec_running", "event_type": "nc_exec_running"}
+    run |= {"group": "hardware", "instance_id": "i-1", "process_id": 7, "thread_id": 70, "nc_idx": 0, "exec_id": 1}
+    use = {"instance_id": "i-1", "process_id": 7}
+    document = {
+        "trace_event": [run],
+        "device_mem_usage": [{**use, "timestamp": at + n, "nc_idx": n % 2, "total_bytes": 7 * n} for n in range(6)],
+        "cpu_util": [{**use, "timestamp": at, "cpu_id": n, "util": 2.5 * n} for n in range(2)],
+    }
+    source = tmp_path / "in" / "system_profile.json"
+    source.parent.mkdir()
+    source.write_text(json.dumps(document))
+    first, second = round_trip(source, cache, tmp_path)
+    samples = first.samples.collect()
+    assert samples.height == 8
+    assert set(samples["unit"]) == {"B", "%"} and samples["core_index"].drop_nulls().n_unique() == 2
+    assert_same_sides(first, second)
+
+
 def test_times_are_exact_text(tmp_path: Path, cache: Path) -> None:
     source = tmp_path / "t.json"
     event = '{"ph":"X","name":"a","pid":1,"tid":1,"ts":5195674157883.833,"dur":0.007}'

@@ -109,13 +109,20 @@ def samples(frame: pl.LazyFrame, labels: pl.LazyFrame, base_ns: int, *, has_allo
         pl.format('"{}"', pl.col("value").cast(pl.String))
     )  # fmt: skip
     series = pl.concat_str(pl.lit("{"), _quoted("series"), pl.lit(":"), value, pl.lit("}"))
+    counter, core, unit = pl.col("counter"), pl.col("core_index").cast(pl.String), pl.col("unit")
+    # What no Chrome trace gave is told by the category; the id keeps the cores apart in a viewer.
+    is_other = core.is_not_null() | unit.is_not_null() | ~counter.str.contains("/", literal=True)
     named = frame.with_columns(
-        name=pl.col("counter").str.extract(r"(?s)^(.*)/", 1).fill_null(pl.col("counter")),
-        series=pl.col("counter").str.extract(r"/([^/]*)$", 1).fill_null(pl.lit("value")),
+        name=pl.when(is_other).then(counter).otherwise(counter.str.extract(r"(?s)^(.*)/", 1)),
+        series=pl.when(is_other).then(pl.lit("value")).otherwise(counter.str.extract(r"/([^/]*)$", 1)),
+        category=pl.when(is_other).then(pl.format("sample:{}:{}", core.fill_null(""), unit.fill_null(""))),
+        identity=pl.when(is_other).then(pl.format("core {}", core)),
+        attrs_json=pl.when(~is_other).then(pl.col("attrs_json")),
     )
     once = pl.struct("name", "process_id", "at_ns", "attrs_json").is_first_distinct() | pl.col("attrs_json").is_null()
+    told = [_optional("cat", _quoted("category")), _optional("id", _quoted("identity"))]
     args = pl.lit(',"args":') + pl.coalesce("attrs_json", series)
-    line = _line("C", _text("name", "name"), *_owner(), _time("at_ns", base_ns), args)
+    line = _line("C", _text("name", "name"), *told, *_owner(), _time("at_ns", base_ns), args)
     return named.filter(once).join(owner, on="process_id", how="left").select(line=line)
 
 

@@ -3,8 +3,8 @@
 A profile of several processes is a directory with one trace per session, named so that the sessions get the same names
 again. Reading an export back gives the same rows as the profile's ``traces`` had:
 
-* ``threads``, ``flows``, ``samples``: every row and column. Of samples that no Chrome trace gave, ``unit`` and
-  ``core_index`` are lost, and a counter without ``/`` in its name gets ``/value`` behind it.
+* ``threads``, ``flows``, ``samples``: every row and column; of samples that no Chrome trace gave, core and unit stand
+  in ``cat``.
 * primary ``events``, of whatever source: every column but ``event_id`` (the order is kept). What no Chrome trace
   spelled carries its source, lane and kind in ``cat`` and its columns in ``args``, and its ``source`` comes back.
 * events that are not primary, because a better source describes them too, are left out.

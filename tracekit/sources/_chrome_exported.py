@@ -6,6 +6,7 @@ what has a column, and below ``attrs`` the attributes of the source. Worker proc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from tracekit.sources._chrome_events import ABSENT, NotStrict, Report
 
 _INT64 = 2**63
 _UINT64 = 2**64
+_SAMPLE = re.compile(r"sample:([0-9]{0,9}):(.*)", re.DOTALL)
 
 
 class Args(msgspec.Struct, gc=False):
@@ -123,6 +125,15 @@ def _fits(args: Args) -> bool:
         and (args.sequence is None or 0 <= args.sequence < _UINT64)
         and (not len(args.attrs) or bytes(args.attrs)[:1] == b"{")
     )
+
+
+def sample_facts(category: str | None) -> tuple[int, str | None] | None:
+    """Core (or ``ABSENT``) and unit of a counter that an export wrote of another source's sample.
+
+    Its category is ``sample:<core>:<unit>``, both empty where there is none. None for every other counter.
+    """
+    found = _SAMPLE.fullmatch(category or "")
+    return None if found is None else (int(found[1] or ABSENT), found[2] or None)
 
 
 def parts(category: Coded) -> tuple[Coded, Coded]:

@@ -28,6 +28,7 @@ from tracekit.sources._chrome_columns import (
     nanoseconds,
 )
 from tracekit.sources._chrome_events import ABSENT, NOTHING, Event, NotStrict, Report
+from tracekit.sources._chrome_exported import sample_facts
 from tracekit.sources._chrome_result import Mark, Result, ThreadFact
 from tracekit.sources._chrome_rows import EventColumns, event_batch, merged
 from tracekit.sources._chrome_samples import Sample, memory_samples, sample_batch, series_of
@@ -280,10 +281,15 @@ def _counters(result: Result, columns: Columns, setting: Setting) -> None:
     """``C`` becomes one sample per numeric series; an ``id`` makes counters of one name distinct."""
     at_ns = nanoseconds(columns.times(), strict=setting.strict) + setting.base_ns
     samples: list[Sample] = []
-    rows = zip(columns.names(), columns.identities(), columns.pid.tolist(), columns.args(), at_ns.tolist(), strict=True)
-    for name, identity, pid, args, at in rows:
-        counter = f"{name}[{_plain([identity])[0]}]" if len(identity) else name
+    named = zip(columns.names(), columns.categories(), columns.identities(), strict=True)
+    rows = zip(named, columns.pid.tolist(), columns.args(), at_ns.tolist(), strict=True)
+    for (name, category, identity), pid, args, at in rows:
         series, rest = series_of(bytes(args))
+        facts = sample_facts(category)
+        if facts is not None and set(series) == {"value"}:
+            samples.append((name, facts[0], pid, at, series["value"], facts[1], None))
+            continue
+        counter = f"{name}[{_plain([identity])[0]}]" if len(identity) else name
         if not series:
             result.report.add("counter_without_value", setting.position, "a counter without a number in `args`")
         samples += [(f"{counter}/{key}", ABSENT, pid, at, value, None, rest) for key, value in series.items()]
