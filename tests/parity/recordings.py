@@ -6,6 +6,7 @@ Every function records into a directory and returns a ``Recording``: the exporte
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -294,7 +295,19 @@ def unfinished(folder: Path) -> Recording:
     return _finish(prof, folder, "unfinished", False)
 
 
-ALL: dict[str, Callable[[Path], Recording]] = {
+def _named(record: Callable[[Path], Recording]) -> Callable[[Path], Recording]:
+    """Record again where torch cannot name its own events: of Python frames a name may lie in memory that was freed."""
+
+    def again(folder: Path) -> Recording:
+        for _ in range(3):
+            with contextlib.suppress(UnicodeDecodeError):
+                return record(folder)
+        return record(folder)
+
+    return again
+
+
+_ALL: dict[str, Callable[[Path], Recording]] = {
     "transformer": transformer,
     "transformer_with_stack": transformer_with_stack,
     "memory": memory,
@@ -313,4 +326,5 @@ ALL: dict[str, Callable[[Path], Recording]] = {
         )
     },
 }
+ALL = {name: _named(record) for name, record in _ALL.items()}
 """Every recording by name."""
