@@ -13,7 +13,7 @@ from tests.report import synthetic
 from tests.report.conftest import Opened
 
 Open = Callable[..., Opened]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 FRAMES = """async (count) => {
   const t = Tracekit.timeline, times = [];

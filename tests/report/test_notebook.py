@@ -61,6 +61,7 @@ def test_what_cannot_be_shown_is_said() -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("what", ["timeline", "gaps"])
 def test_the_frame_works_inside_another_page(opened: Callable[..., Any], tmp_path: Path, what: str) -> None:
     inputs = synthetic.inputs(1_600)

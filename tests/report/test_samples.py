@@ -13,7 +13,7 @@ from tracekit.profile import open_profile
 from tracekit.report.build import report, subject
 from tracekit.report.page import page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 PLACES = [
     *(SAMPLES / "neuron" / name / "capture" for name in ("rms_naive", "rms_compiled", "train_small")),

@@ -125,6 +125,7 @@ def test_no_timeline_is_in_it(stepped: Path) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 def test_opens_alone_and_text_stays_text(opened: Open, stepped: Path) -> None:
     shown = opened(stepped)
     assert shown.console == []
@@ -146,6 +147,7 @@ COLOURED = """(name) => { const c = document.querySelector('#chart-trend canvas'
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_steps_are_marked_where_they_are(opened: Open, stepped: Path, scheme: str) -> None:
     shown = opened(stepped, color_scheme=scheme)
@@ -160,6 +162,7 @@ def test_steps_are_marked_where_they_are(opened: Open, stepped: Path, scheme: st
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 def test_points_are_walked_with_the_keyboard_and_told(opened: Open, stepped: Path) -> None:
     shown = opened(stepped)
     chart = shown.page.get_by_role("application")
@@ -179,6 +182,7 @@ def test_points_are_walked_with_the_keyboard_and_told(opened: Open, stepped: Pat
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 def test_fits_a_phone_and_paper(opened: Open, stepped: Path) -> None:
     shown = opened(stepped, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     assert shown.js("document.documentElement.scrollWidth") <= 360
@@ -190,6 +194,7 @@ def test_fits_a_phone_and_paper(opened: Open, stepped: Path) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.xdist_group("browser")
 def test_a_page_without_points_opens(opened: Open, tmp_path: Path) -> None:
     shown = opened(written(tmp_path / "empty.html", frame([], {})))
     assert shown.console == []

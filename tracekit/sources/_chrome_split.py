@@ -68,8 +68,17 @@ def walk(text: str, offset: int, report: Report, *, force: bool) -> Walk:
             continue
         try:
             _, end = _scan.raw_decode(text, position)
-            found.events.append((position, end))
-            position = end
+            after = text[skip_space(text, end) :][:1]
+            if text[position] in "{[" or after in (",", "]"):
+                found.events.append((position, end))
+                position = end
+            elif after or force:
+                # A stray quote takes the first key of the next event for the end of a string.
+                report.add("damaged_event", offset + position, "something between two events that is no JSON")
+                position = next_event(text, position + 1)
+            else:
+                found.stop, found.state = position, "incomplete"
+                return found
         except _SYNTAX as error:
             if not force and _ends_early(error, text):
                 found.stop, found.state = position, "incomplete"

@@ -15,6 +15,7 @@ from collections import deque
 from contextlib import ExitStack, suppress
 
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from tracekit.errors import SourceError
 from tracekit.sources._chrome_bytes import TraceBytes, open_bytes
@@ -135,20 +136,27 @@ class _Reading:
                 waiting.append((piece, self._submit(piece)))
             if not waiting:
                 break
-            result = waiting.popleft()[1].result()
+            piece, pending = waiting.popleft()
+            result = pending.result()
             self._take(result)
             if result.state == "closed":
                 return result.stop + 1
             if result.state == "incomplete":
                 following = waiting.popleft()[0] if waiting else plan.next_piece()
-                if following is None:
+                if following is None and not self._goes_on(result.stop, piece.stop):
                     self._report.add("cut_file", result.stop, "the file ends inside an event")
                     return None
+                following = following or replace(piece, force=True)
                 is_long = following.stop - result.stop > LONGEST
-                joined = Piece(result.stop, following.stop, self._base_ns, is_long)
+                joined = Piece(result.stop, following.stop, self._base_ns, is_long or following.force)
                 waiting.appendleft((joined, self._submit(joined)))
         self._report.add("open_array", self._end_id, "the file ends where another event may follow", 0)
         return None
+
+    def _goes_on(self, start: int, stop: int) -> bool:
+        """Whether a whole event stands behind the start of one that does not end: then damage swallowed it."""
+        text = self._data.read(start, stop).decode("latin-1")
+        return next_event(text, 1, whole=True) < len(text)
 
     def _submit(self, piece: Piece) -> Pending:
         if piece.stop >= _ID_LIMIT:
