@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 SECRET = "not-a-real-secret-4f2a9c"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
@@ -69,3 +71,14 @@ def s3_server() -> Iterator[tuple[str, Troubles]]:
     finally:
         server.shutdown()
         thread.join()
+
+
+def use(endpoint: str, patch: pytest.MonkeyPatch) -> None:
+    """Make every client of this process, and of those it starts, talk to the server at ``endpoint``."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        patch.delenv(name, raising=False)
+    patch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    patch.setenv("AWS_ENDPOINT_URL", endpoint)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")

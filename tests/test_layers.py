@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracekit"
 
 LAYERS = {
-    "_version": 0, "errors": 0,
+    "_version": 0, "errors": 0, "vocabulary": 0,
     "tables": 1,
     "intervals": 1, "archive": 2,
     "activity": 2, "calls": 2, "stacks": 2, "nesting": 2, "significance": 2,

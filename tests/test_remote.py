@@ -16,7 +16,7 @@ import pytest
 import tracekit
 from tests.archive_data import NEURON, SAMPLE_NAMES
 from tests.archive_data import run as command
-from tests.s3_server import SECRET, Troubles, s3_server
+from tests.s3_server import SECRET, Troubles, s3_server, use
 from tests.test_batch import Here, by_status
 from tracekit import archive as store
 from tracekit import captures as local
@@ -32,13 +32,7 @@ pytest.importorskip("moto.moto_server.werkzeug_app")
 @pytest.fixture(scope="module")
 def server() -> Iterator[Troubles]:
     with pytest.MonkeyPatch.context() as patch, s3_server() as (endpoint, troubles):
-        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-            patch.delenv(name, raising=False)
-        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        use(endpoint, patch)
         patch.setattr(remote, "_FIRST_PAUSE_S", 0.01)
         fs = remote.filesystem()
         fs.mkdir("captures")

@@ -10,7 +10,7 @@ import pytest
 
 import tracekit
 from tests.archive_data import NEURON, run, sample_archive
-from tests.s3_server import SECRET, Troubles, s3_server
+from tests.s3_server import Troubles, s3_server, use
 from tracekit import archive as store
 from tracekit import remote, remote_upkeep, upkeep
 from tracekit.errors import ArchiveError
@@ -23,13 +23,7 @@ pytest.importorskip("moto.moto_server.werkzeug_app")
 def server() -> Iterator[Troubles]:
     with pytest.MonkeyPatch.context() as patch, s3_server() as (endpoint, troubles):
         s3fs.S3FileSystem.clear_instance_cache()
-        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-            patch.delenv(name, raising=False)
-        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        use(endpoint, patch)
         patch.setattr(remote, "_FIRST_PAUSE_S", 0.01)
         remote.filesystem().mkdir("upkeep")
         yield troubles

@@ -14,34 +14,19 @@ from typing import TypeVar
 import polars as pl
 import pyarrow as pa
 
+from tracekit import vocabulary
 from tracekit.errors import SchemaError
 
 SCHEMA_VERSION = 1
 """Version of the stored layout; an archive records the one it was written with."""
 
-LANES = ("dispatch", "stream", "runtime", "hardware")
+LANES = vocabulary.LANES
 """The four lanes of a Neuron system profile, from the framework down to the device."""
 
-KINDS = (
-    "op",
-    "annotation",
-    "python",
-    "call",
-    "execution",
-    "collective",
-    "copy_in",
-    "copy_out",
-    "copy",
-    "memory",
-    "model",
-    "sync",
-    "window",
-    "overhead",
-    "other",
-)
-"""What an event is. ``copy`` is a transfer whose direction is not host↔device (device to device, peer) or not known."""
+KINDS = vocabulary.KINDS
+"""What an event is."""
 
-SOURCE_NAMES = ("kineto", "explorer", "system_json", "fetch_json", "ntrace", "host")
+SOURCE_NAMES = vocabulary.SOURCE_NAMES
 """Formats that give events and samples, named as in ``sources.SOURCES``."""
 
 PHASES = ("complete", "instant", "begin_end", "async")

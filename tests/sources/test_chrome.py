@@ -19,11 +19,10 @@ import pytest
 from tests.sources.memory_sink import MemorySink, artifact
 from tracekit.errors import SourceError
 from tracekit.sources import _chrome_plan, chrome
-from tracekit.sources._chrome_categories import CATEGORIES, KINDS, LANES, NAMED, place
+from tracekit.sources._chrome_categories import CATEGORIES, NAMED, place
 from tracekit.sources._chrome_events import text_id
 from tracekit.sources._chrome_summary import NOTES
-from tracekit.tables import KINDS as TABLE_KINDS
-from tracekit.tables import LANES as TABLE_LANES
+from tracekit.tables import KINDS, LANES
 
 Event = dict[str, Any]
 
@@ -52,8 +51,9 @@ def names(sink: MemorySink) -> list[str]:
 
 
 def test_every_category_has_a_known_lane_and_kind() -> None:
-    assert LANES == TABLE_LANES
-    assert KINDS == TABLE_KINDS
+    assert {lane for lane, _ in CATEGORIES.values()} <= set(LANES)
+    assert {kind for _, kind in CATEGORIES.values()} <= set(KINDS)
+    assert {kind for rules in NAMED.values() for _, kind in rules} <= set(KINDS)
     assert set(NAMED) <= set(CATEGORIES)
 
 

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.sources._chrome_categories import LANES
 from tracekit.sources._chrome_columns import Codes, Ints, Joined
 from tracekit.sources._chrome_digits import WORD as _WORD
 from tracekit.sources._chrome_digits import digit_count, digit_value
 from tracekit.sources._chrome_events import ABSENT, Fields, NotStrict, Report, whole_number
+from tracekit.vocabulary import LANES
 
 _OFF_DEVICE = (LANES.index("dispatch"), LANES.index("runtime"))
 

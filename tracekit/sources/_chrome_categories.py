@@ -10,31 +10,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from tracekit.vocabulary import KINDS, LANES, SOURCE_NAMES
+
 Place = tuple[str, str]
 """``(lane, kind)`` as in ``tables.LANES`` and ``tables.KINDS``."""
 
 OTHER: Place = ("dispatch", "other")
 """Where an event of an unknown category goes."""
 
-_SOURCES = ("explorer", "system_json", "fetch_json", "ntrace", "host")
-_LANES = ("dispatch", "stream", "runtime", "hardware")
-_KINDS = (
-    "op",
-    "annotation",
-    "python",
-    "call",
-    "execution",
-    "collective",
-    "copy_in",
-    "copy_out",
-    "copy",
-    "memory",
-    "model",
-    "sync",
-    "window",
-    "overhead",
-    "other",
-)
+_SOURCES = frozenset(SOURCE_NAMES) - {"kineto"}
 
 
 class Exported(NamedTuple):
@@ -50,7 +34,7 @@ class Exported(NamedTuple):
 def exported(category: str | None) -> Exported | None:
     """The parts of a category that an export gave to a row of another source; None for every other category."""
     parts = (category or "").split(":", 3)
-    if len(parts) < 3 or parts[0] not in _SOURCES or parts[1] not in _LANES or parts[2] not in _KINDS:
+    if len(parts) < 3 or parts[0] not in _SOURCES or parts[1] not in LANES or parts[2] not in KINDS:
         return None
     return Exported(parts[0], parts[1], parts[2], parts[3] if len(parts) > 3 else None)
 
@@ -123,9 +107,6 @@ DEVICES: Mapping[str, str] = {
     "hip_driver": "rocm",
 }
 """Category → device that it gives away; earlier lines win. Anything else on the device is CUDA or ROCm."""
-
-LANES, KINDS = _LANES, _KINDS
-"""As in ``tables``, which worker processes do not load."""
 
 
 def lane_and_kind(category: str | None) -> Place:

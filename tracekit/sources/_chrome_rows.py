@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from tracekit.sources._chrome_args import Promoted, promoted
-from tracekit.sources._chrome_categories import KINDS, LANES, NAMED, lane_and_kind, place
+from tracekit.sources._chrome_categories import NAMED, lane_and_kind, place
 from tracekit.sources._chrome_columns import Coded, Codes, Ints, Joined, Mask, coded, dictionary, ids, small
 from tracekit.sources._chrome_events import ABSENT, NotStrict, Report
 from tracekit.sources._chrome_exported import ExportedRows, exported_rows, parts
+from tracekit.vocabulary import KINDS, LANES
 
 PHASES = ("complete", "instant", "begin_end", "async")
 _HARDWARE, _STREAM = LANES.index("hardware"), LANES.index("stream")
