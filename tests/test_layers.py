@@ -26,7 +26,7 @@ LAYERS = {
 }  # fmt: skip
 SIBLINGS = ("sources", "metrics", "cli")
 """Files of these packages never import one another, except what the package shares."""
-SHARED = {"base", "findings", "given", "output", "sides", "units"}
+SHARED = {"base", "findings", "given", "output", "pipe", "sides", "units"}
 
 
 def modules() -> list[Path]:

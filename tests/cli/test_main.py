@@ -13,6 +13,7 @@ from tests.shared_data import SAMPLES
 from tracekit.cli import COMMANDS, cli
 
 FUSED = SAMPLES / "neuron" / "rms_fused" / "capture"
+NAIVE = SAMPLES / "neuron" / "rms_naive" / "capture"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -65,7 +66,34 @@ def test_colours_on_a_terminal_only_and_not_with_no_color(tmp_path: Path) -> Non
     assert "\x1b[3" not in plain
 
 
-def test_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m tracekit show --help | head -n 1"
-    result = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize(
+    ("args", "unbuffered", "code"),
+    [
+        (("analyze", FUSED), "", 0),
+        (("analyze", FUSED), "1", 0),
+        (("analyze", FUSED, "--format", "json"), "", 0),
+        (("gate", FUSED, NAIVE, "--max-device-time", "+5%", "--github"), "", 1),
+        (("gate", NAIVE, FUSED, "--max-device-time", "+5%", "--github"), "", 0),
+        (("analyze", "--nonsense", FUSED), "", 2),
+    ],
+    ids=["table", "unbuffered", "json", "gate fails", "gate passes", "usage"],
+)
+def test_a_reader_that_leaves_changes_no_exit_code(
+    args: tuple[str | Path, ...], unbuffered: str, code: int, cache: Path
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, "-m", "tracekit", *map(str, args), "--cache", str(cache)],
+        stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    os.close(writing)
+    assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
+    assert "BrokenPipe" not in result.stderr

@@ -8,13 +8,13 @@ nothing in the capture has a time, ``tracekit doctor`` 1 when a capture needs ca
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import cast
 
 import click
 
 from tracekit._version import __version__
+from tracekit.cli.pipe import outlive_reader
 from tracekit.errors import VERIFY_HINT, TracekitError, damage
 
 COMMANDS = {
@@ -77,6 +77,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; errors a user can cause become one line and exit code 1."""
+    outlive_reader()
     try:
         cli.main(prog_name="tracekit", standalone_mode=False)
     except click.exceptions.Exit as leaving:
@@ -88,9 +89,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except TracekitError as error:
         _fail(error.problem if not error.args else str(error.args[0]), error.hint, 1)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}", "", 1)
