@@ -9,7 +9,7 @@ import polars as pl
 
 from tracekit.errors import ArchiveError
 from tracekit.profile import Archive
-from tracekit.runs import FIRST_YEAR, RUNS, runs
+from tracekit.runs import RUNS, runs
 from tracekit.tables import Column, Table
 
 LISTING = Table(
@@ -41,8 +41,7 @@ def listing(found: Archive, ids: Sequence[str]) -> pl.DataFrame:
     facts = _runs(found, known, rows)
     schema = {"profile": pl.String(), "event_count": pl.Int64(), "size_bytes": pl.Int64(), "problem": pl.String()}
     listed = pl.DataFrame(rows, schema=schema).join(facts, on="profile", how="left")
-    is_dated = pl.col("started_at").dt.year() >= FIRST_YEAR
-    started = pl.when(is_dated).then(pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M"))
+    started = pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M")
     labels = pl.col("labels_json").str.replace_all(r'[{}"]', "").str.replace_all(r"(\w): ", "$1=")
     filled = listed.with_columns(started=started, labels=labels, session_count=pl.col("session_count").fill_null(0))
     return LISTING.conform(filled)

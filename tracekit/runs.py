@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from tracekit.tables import Column, Table
+from tracekit.vocabulary import FIRST_DATE_NS
 
 RUNS = Table(
     name="runs",
@@ -16,7 +17,7 @@ RUNS = Table(
     key=("profile",),
     columns=(
         Column("profile", pl.String(), "Name of the profile in the archive."),
-        Column("started_at", pl.Datetime("ns", "UTC"), "First event of any session.", nullable=True),
+        Column("started_at", pl.Datetime("ns", "UTC"), "First event; null where the clock has no date.", nullable=True),
         Column("first_ns", pl.Int64(), "First start of any event.", nullable=True, unit="ns"),
         Column("last_ns", pl.Int64(), "Last end of any event.", nullable=True, unit="ns"),
         Column("session_count", pl.Int64(), "Captured processes."),
@@ -32,8 +33,6 @@ RUNS = Table(
     ),
 )
 
-FIRST_YEAR = 1973
-"""Clocks that show an earlier year count from the start of a machine or a program."""
 _FIRST = ("device", "instance_type", "instance_id", "host_name", "labels_json", "versions_json")
 
 
@@ -50,6 +49,7 @@ def runs(sessions: pl.LazyFrame) -> pl.DataFrame:
         that any profile has (letters, digits and ``_``; keys that fall together keep the first by name), by profile.
     """
     host = pl.coalesce("host_name", "instance_id")
+    moment = pl.from_epoch("first_ns", time_unit="ns").dt.replace_time_zone("UTC")
     summed = (
         sessions.group_by("profile")
         .agg(
@@ -61,7 +61,7 @@ def runs(sessions: pl.LazyFrame) -> pl.DataFrame:
             rank_count=pl.col("rank").drop_nulls().n_unique().cast(pl.Int64),
             host_count=host.drop_nulls().n_unique().cast(pl.Int64),
         )
-        .with_columns(started_at=pl.from_epoch("first_ns", time_unit="ns").dt.replace_time_zone("UTC"))
+        .with_columns(started_at=pl.when(pl.col("first_ns") >= FIRST_DATE_NS).then(moment))
         .collect()
     )
     known = RUNS.conform(summed).sort("profile")

@@ -21,7 +21,7 @@ import polars as pl
 from tracekit import comparison
 from tracekit.errors import VERIFY_HINT, ArchiveError, TracekitError, damage
 from tracekit.profile import Archive
-from tracekit.runs import FIRST_YEAR, label_column
+from tracekit.runs import label_column
 from tracekit.significance import judge
 from tracekit.tables import Column, Table
 
@@ -91,14 +91,14 @@ def trend(archive: Archive, measure: str, by: str = "time") -> pl.DataFrame:
     column = _column(by, runs)
     named = runs.with_columns(point=pl.col(column)).filter(pl.col("point").is_not_null())
     is_ordered = by == "time" or by.startswith("label:") or by.startswith("version_")
-    order = "started_at" if is_ordered else "point"
-    groups = named.group_by("point").agg(pl.col("profile").sort_by("started_at"), pl.col("started_at").min())
+    order = "first_ns" if is_ordered else "point"
+    earliest = pl.col("first_ns", "started_at").min()
+    groups = named.group_by("point").agg(pl.col("profile").sort_by("first_ns"), earliest).sort(order, "point")
     points = []
-    for name, profiles, started_at in groups.sort(order, "point").rows():
+    for name, profiles, started_at in groups.select("point", "profile", "started_at").rows():
         samples = [value for profile in profiles for value in _samples(archive, profile, measure)]
         if samples:
-            is_dated = started_at is not None and started_at.year >= FIRST_YEAR
-            points.append(_Point(str(name), started_at if is_dated else None, len(profiles), samples))
+            points.append(_Point(str(name), started_at, len(profiles), samples))
     return _table(points, measure, steps=is_ordered)
 
 

@@ -26,3 +26,7 @@ KINDS = (
 
 SOURCE_NAMES = ("kineto", "explorer", "system_json", "fetch_json", "ntrace", "host")
 """Formats that give events and samples, named as in ``sources.SOURCES``."""
+
+FIRST_DATE_NS = 10**17
+"""Nanoseconds above this (March 1973) are a point in time; below it a duration (up to three years), or the
+reading of a clock that counts from the start of a machine or a program."""

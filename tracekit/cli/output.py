@@ -20,6 +20,7 @@ from rich.text import Text
 from tracekit.cli.units import duration, minus, moment, plural, ratio, size, told
 from tracekit.errors import TracekitError
 from tracekit.tables import Column, Table
+from tracekit.vocabulary import FIRST_DATE_NS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "parquet")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _WIDTH = 80
-_EPOCH_NS = 10**17
-"""Above this a number of nanoseconds is a point in time (1973 and later), below it a duration."""
 _HEADINGS = {"bound_ratio": "by", "bytes_per_second": "bandwidth"}
 NO_HEADINGS: Mapping[str, str] = {}
 _UNCOUNTED = ("early", "last", "matched", "never ran", "small", "unfinished")
@@ -265,7 +264,7 @@ def _is_whole(name: str) -> bool:
 def _cells(column: Column | None, values: Sequence[object]) -> list[str]:
     """A column's values as text; times of one day without the day."""
     cells = [cell(column, v) for v in values]
-    if column is None or column.unit != "ns" or not any(isinstance(v, int) and v > _EPOCH_NS for v in values):
+    if column is None or column.unit != "ns" or not any(isinstance(v, int) and v > FIRST_DATE_NS for v in values):
         return cells
     days = {text[:10] for text in cells if text}
     return [text[11:] for text in cells] if len(days) == 1 else cells
@@ -278,7 +277,7 @@ def cell(column: Column | None, value: object) -> str:
     unit = column.unit if column else None
     if unit == "ns" and isinstance(value, (int, float)):
         is_change = column is not None and column.name.endswith("change_ns")
-        return moment(int(value)) if value > _EPOCH_NS else duration(value, signed=is_change)
+        return moment(int(value)) if value > FIRST_DATE_NS else duration(value, signed=is_change)
     if unit == "B" and isinstance(value, (int, float)):
         return size(value)
     if unit == "B/s" and isinstance(value, (int, float)):

@@ -9,12 +9,11 @@ import polars as pl
 from tracekit.metrics.base import Metric
 from tracekit.report.model import Cell, TableBlock, TableColumn
 from tracekit.tables import Column, Table
+from tracekit.vocabulary import FIRST_DATE_NS
 
 ROW_LIMIT = 500
 
 _SUFFIXES = {"_ns": "ns", "_bytes": "B", "_ratio": "ratio", "_count": ""}
-_EPOCH_NS = 10**17
-"""Nanosecond values above this are moments since 1970 (1973 and later), below it lengths (up to three years)."""
 _HIDDEN_ENDINGS = ("_id", "_ids", "_json")
 _KEPT = ("model_id", "instance_id", "process_id", "thread_id", "stream_id", "execution_id")
 _NAMES = ("name", "after_name", "op", "op_name", "operator")
@@ -139,7 +138,7 @@ def _is_moment(values: pl.Series) -> bool:
     if not values.dtype.is_integer() or not values.name.endswith("_ns"):
         return False
     least = values.min()
-    return isinstance(least, int) and least > _EPOCH_NS
+    return isinstance(least, int) and least > FIRST_DATE_NS
 
 
 def _cells(values: pl.Series, origin_ns: int) -> list[Cell]:
