@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("tracekit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tracekit")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive for ``--cache`` that all tests and all of their worker processes share: each capture is read once.
+
+    For captures that no test writes or changes.
+    """
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"

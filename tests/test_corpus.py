@@ -17,20 +17,15 @@ TRUTH = corpus_truth()
 ON_DEVICE = {name: truth["device"] for name, truth in TRUTH.items() if "device" in truth}
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("corpus")
-
-
-def profile(name: str, archive: Path) -> tracekit.Profile:
-    opened = tracekit.open(tracekit.ingest([CORPUS / name], archive).path)
+def profile(name: str, cache: Path) -> tracekit.Profile:
+    opened = tracekit.open(tracekit.ingest([CORPUS / name], cache).path)
     assert isinstance(opened, tracekit.Profile)
     return opened
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_events_by_phase_and_category(name: str, archive: Path) -> None:
-    stored = profile(name, archive)
+def test_events_by_phase_and_category(name: str, cache: Path) -> None:
+    stored = profile(name, cache)
     by_phase: Counter[str] = Counter()
     by_category: Counter[str] = Counter()
     for key, count in stored.manifest["sources"][0]["events"].items():  # type: ignore[index]
@@ -48,16 +43,16 @@ def test_events_by_phase_and_category(name: str, archive: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_first_start_and_last_end(name: str, archive: Path) -> None:
-    complete = profile(name, archive).events.filter(pl.col("phase") == "complete")
+def test_first_start_and_last_end(name: str, cache: Path) -> None:
+    complete = profile(name, cache).events.filter(pl.col("phase") == "complete")
     first, last = complete.select(pl.col("start_ns").min(), pl.col("end_ns").max()).collect().row(0)
     assert (first, last) == (TRUTH[name]["first_start_ns"], TRUTH[name]["last_end_ns"])
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_device_window_busy_and_idle(name: str, archive: Path) -> None:
+def test_device_window_busy_and_idle(name: str, cache: Path) -> None:
     truth = ON_DEVICE[name]
-    stored = profile(name, archive)
+    stored = profile(name, cache)
     work = device_work(stored.events).collect()
     assert work.height == truth["event_count"]
     assert work["end_ns"].max() - work["start_ns"].min() == truth["window_ns"]  # type: ignore[operator]
@@ -72,16 +67,16 @@ def test_device_window_busy_and_idle(name: str, archive: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_compute_collective_copy_and_what_is_exposed(name: str, archive: Path) -> None:
+def test_compute_collective_copy_and_what_is_exposed(name: str, cache: Path) -> None:
     parts = ("compute_ns", "collective_ns", "copy_ns", "exposed_collective_ns", "exposed_copy_ns")
-    split = profile(name, archive).metric("split", scope="all").collect()
+    split = profile(name, cache).metric("split", scope="all").collect()
     assert {part: split[part].sum() for part in parts} == {part: ON_DEVICE[name][part] for part in parts}
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_top_device_names(name: str, archive: Path) -> None:
+def test_top_device_names(name: str, cache: Path) -> None:
     work = (
-        device_work(profile(name, archive).events)
+        device_work(profile(name, cache).events)
         .group_by("name")
         .agg(count=pl.len().cast(pl.Int64), total=(pl.col("end_ns") - pl.col("start_ns")).sum())
     )
@@ -94,8 +89,8 @@ def test_top_device_names(name: str, archive: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_every_device_event_is_in_one_chain_and_linked_by_correlation(name: str, archive: Path) -> None:
-    stored = profile(name, archive)
+def test_every_device_event_is_in_one_chain_and_linked_by_correlation(name: str, cache: Path) -> None:
+    stored = profile(name, cache)
     ids = stored.chains.select(pl.col("hardware_ids").explode()).drop_nulls().collect()["hardware_ids"].to_list()
     assert sorted(ids) == sorted(device_work(stored.events).select("event_id").collect()["event_id"].to_list())
     linked = stored.chains.filter(pl.col("launch_id").is_not_null() & (pl.col("hardware_ids").list.len() > 0))
@@ -103,7 +98,7 @@ def test_every_device_event_is_in_one_chain_and_linked_by_correlation(name: str,
 
 
 @pytest.mark.parametrize("name", [n for n, truth in TRUTH.items() if truth.get("steps")])
-def test_steps(name: str, archive: Path) -> None:
-    steps = profile(name, archive).metric("steps").collect()
+def test_steps(name: str, cache: Path) -> None:
+    steps = profile(name, cache).metric("steps").collect()
     found = Counter(zip(steps["step"].to_list(), steps["duration_ns"].to_list(), strict=True))
     assert found == Counter((int(n.split("#")[1]), ns) for n, ns in TRUTH[name]["steps"])

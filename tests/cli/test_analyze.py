@@ -15,11 +15,6 @@ INPUTS = [
 SHARED = [NEURON / "train_2proc" / "capture", CORPUS / "hta/mtia_inference.json.gz", CORPUS / "hta/two_ranks"]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize("path", [*INPUTS, *(p for p in SHARED if p.exists())], ids=lambda p: "-".join(p.parts[-2:]))
 def test_every_input_gets_an_answer_in_80_columns(path: Path, cache: Path, tmp_path: Path) -> None:
     result = tracekit("analyze", path, "--cache", cache)
@@ -58,11 +53,11 @@ def test_the_user_is_told_where_tables_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--step", "99"), ("--profile", "nothing")])
-def test_what_is_not_there_is_one_line(cache: Path, arguments: tuple[str, ...]) -> None:
+def test_what_is_not_there_is_one_line(cache: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = SAMPLES / "neuron" / "rms_fused" / "capture"
     if arguments[0] == "--profile":
-        tracekit("ingest", path, "-o", cache / "archive")
-        path = cache / "archive"
+        tracekit("ingest", path, "-o", tmp_path / "archive")
+        path = tmp_path / "archive"
     assert_one_line(tracekit("analyze", path, "--cache", cache, *arguments))
 
 

@@ -12,11 +12,6 @@ from tests.shared_data import CORPUS, SAMPLES
 NAIVE, FUSED = (SAMPLES / "neuron" / name / "capture" for name in ("rms_naive", "rms_fused"))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def test_diff_says_what_happened(cache: Path) -> None:
     result = tracekit("diff", NAIVE, FUSED, "--cache", cache)
     assert result.returncode == 0, result.stderr

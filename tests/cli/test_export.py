@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.command import assert_fits, assert_one_line, tracekit
 from tests.shared_data import SAMPLES
 from tracekit.cli.export import FORMATS
@@ -14,11 +12,6 @@ from tracekit.export import EXPORTS
 
 TRACE = SAMPLES / "cpu" / "rms_fused"
 CAPTURE = SAMPLES / "neuron" / "train_small"
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 def test_the_help_names_every_format() -> None:

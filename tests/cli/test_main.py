@@ -59,16 +59,11 @@ def on_terminal(*args: str | Path, **env: str) -> str:
     return text.decode()
 
 
-def test_colours_on_a_terminal_only_and_not_with_no_color(tmp_path: Path) -> None:
-    coloured = on_terminal("analyze", FUSED, "--cache", tmp_path)
+def test_colours_on_a_terminal_only_and_not_with_no_color(cache: Path) -> None:
+    coloured = on_terminal("analyze", FUSED, "--cache", cache)
     assert "\x1b[1m" in coloured
-    plain = on_terminal("analyze", FUSED, "--cache", tmp_path, NO_COLOR="1")
+    plain = on_terminal("analyze", FUSED, "--cache", cache, NO_COLOR="1")
     assert "\x1b[3" not in plain
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.mark.parametrize(

@@ -38,23 +38,23 @@ def test_output_in_no_directory_is_told_before_any_work(command: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_info_writes_its_text_to_a_file(tmp_path: Path) -> None:
-    result = tracekit("info", NAIVE, "-o", tmp_path / "info.txt", cache=tmp_path / "cache")
+def test_info_writes_its_text_to_a_file(tmp_path: Path, cache: Path) -> None:
+    result = tracekit("info", NAIVE, "-o", tmp_path / "info.txt", cache=cache)
     assert (result.returncode, result.stdout) == (0, "")
     assert "Events by lane and kind" in (tmp_path / "info.txt").read_text(encoding="utf-8")
 
 
-def test_a_profile_cannot_be_chosen_where_there_is_one(tmp_path: Path) -> None:
-    result = tracekit("analyze", NAIVE, "--profile", "other", cache=tmp_path)
+def test_a_profile_cannot_be_chosen_where_there_is_one(cache: Path) -> None:
+    result = tracekit("analyze", NAIVE, "--profile", "other", cache=cache)
     assert_one_line(result)
     assert "--profile" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["analyze", "info", "artifacts", "chains", "doctor"])
-def test_no_line_ends_in_blanks(command: str, tmp_path: Path) -> None:
+def test_no_line_ends_in_blanks(command: str, tmp_path: Path, cache: Path) -> None:
     path = SAMPLES / "neuron" / "train_small" / "capture"
-    text = tracekit(command, path, cache=tmp_path / "cache").stdout
-    tracekit(command, path, "-o", tmp_path / "out.txt", cache=tmp_path / "cache")
+    text = tracekit(command, path, cache=cache).stdout
+    tracekit(command, path, "-o", tmp_path / "out.txt", cache=cache)
     written = (tmp_path / "out.txt").read_text(encoding="utf-8")
     assert [line for line in (text + written).splitlines() if line != line.rstrip()] == []
     assert len(text.splitlines()) > 3
@@ -78,8 +78,8 @@ def test_info_names_each_rank_once(tmp_path: Path) -> None:
     assert "3, 3" not in text
 
 
-def test_a_sentence_ends_with_one_full_stop(tmp_path: Path) -> None:
-    assert ".." not in tracekit("info", NAIVE, cache=tmp_path).stdout
+def test_a_sentence_ends_with_one_full_stop(cache: Path) -> None:
+    assert ".." not in tracekit("info", NAIVE, cache=cache).stdout
 
 
 def test_equal_notes_of_several_files_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:

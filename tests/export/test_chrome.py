@@ -49,11 +49,6 @@ ANSWERS: list[tuple[str, dict[str, str]]] = [
 IDS = ("dispatch_id", "launch_id", "stream_id", "submit_id", "wait_id", "hardware_ids")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def opened(path: Path, cache: Path) -> tracekit.Profile:
     profile = tracekit.open(path, cache=cache)
     assert isinstance(profile, tracekit.Profile)

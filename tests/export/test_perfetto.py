@@ -30,17 +30,14 @@ CAPTURES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(scope="module", params=CAPTURES)
-def pair(request: pytest.FixtureRequest, cache: Path) -> tuple[Inputs, Decoded]:
+def pair(
+    request: pytest.FixtureRequest, cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Inputs, Decoded]:
     profile = tracekit.open(request.param, cache=cache)
     assert isinstance(profile, tracekit.Profile)
     inputs = profile.inputs("all")
-    target = cache / "trace.pftrace"
+    target = tmp_path_factory.mktemp("perfetto") / "trace.pftrace"
     export(inputs, "perfetto", target)
     return inputs, decode(target)
 

@@ -44,8 +44,8 @@ def made() -> Inputs:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    profile = tracekit.open(SAMPLES / "neuron" / "train_small", cache=tmp_path_factory.mktemp("cache"))
+def sample(cache: Path) -> Inputs:
+    profile = tracekit.open(SAMPLES / "neuron" / "train_small", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     return profile.inputs("all")
 

@@ -16,8 +16,8 @@ pytestmark = needs_shared
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_links_by_correlation_and_every_device_event_once(name: str, tmp_path: Path):
-    path = ingest([CORPUS / name], tmp_path).path
+def test_links_by_correlation_and_every_device_event_once(name: str, cache: Path):
+    path = ingest([CORPUS / name], cache).path
     events, chains, links = (pl.read_parquet(path / f"{t}.parquet") for t in ("events", "chains", "links"))
     work = events.filter(
         pl.col("lane") == "hardware",

@@ -121,16 +121,16 @@ def test_recompilation_inside_the_window() -> None:
 
 
 @needs_shared
-def test_naive_rmsnorm_and_not_the_fused_one(tmp_path: Path) -> None:
+def test_naive_rmsnorm_and_not_the_fused_one(cache: Path) -> None:
     for name, expected in (("rms_naive", ["RMSNorm"]), ("rms_fused", []), ("rms_compiled", [])):
-        profile = tracekit.open(NEURON / name / "capture", cache=tmp_path)
+        profile = tracekit.open(NEURON / name / "capture", cache=cache)
         assert isinstance(profile, tracekit.Profile)
         rows = profile.metric("advice").collect()
         assert rows.filter(pl.col("finding") == "fuse")["subject"].to_list() == expected
 
 
-def test_scalar_copied_in_each_step_of_the_sample(tmp_path: Path) -> None:
-    profile = tracekit.open(SAMPLES / "neuron" / "train_small" / "capture", cache=tmp_path)
+def test_scalar_copied_in_each_step_of_the_sample(cache: Path) -> None:
+    profile = tracekit.open(SAMPLES / "neuron" / "train_small" / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     rows = profile.metric("advice").collect()
     scalar = rows.filter(pl.col("finding") == "scalar_copy")
@@ -141,8 +141,8 @@ def test_scalar_copied_in_each_step_of_the_sample(tmp_path: Path) -> None:
     assert rows["at_stake_ns"].min() > 0  # type: ignore[operator]
 
 
-def test_the_rank_that_comes_late_is_named(tmp_path: Path) -> None:
-    profile = tracekit.open(SAMPLES / "neuron" / "train_small" / "capture", cache=tmp_path)
+def test_the_rank_that_comes_late_is_named(cache: Path) -> None:
+    profile = tracekit.open(SAMPLES / "neuron" / "train_small" / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     rows = profile.metric("advice").filter(pl.col("finding") == "straggler").collect()
     late = profile.metric("collectives").filter(pl.col("late_ns") > 0).collect()

@@ -43,8 +43,7 @@ def neuron() -> Inputs:
 
 
 @pytest.fixture(scope="module")
-def kinds_of_input(neuron: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
-    cache = tmp_path_factory.mktemp("cache")
+def kinds_of_input(neuron: Inputs, cache: Path) -> dict[str, Inputs]:
     found = {"neuron": neuron, "empty": inputs([]), "cpu only": inputs([event("op", 0, 9, lane="dispatch")])}
     if CORPUS.is_dir():
         profile = tracekit.open(CORPUS / "hta" / "mi250_minitoy.json.gz", cache=cache)
@@ -131,8 +130,8 @@ def test_shared_sample_is_not_trivial(neuron: Inputs) -> None:
     assert not empty, "the invariants above would hold for nothing"
 
 
-def test_steps_add_up_to_the_whole(tmp_path: Path) -> None:
-    profile = tracekit.open(NEURON / "capture", cache=tmp_path)
+def test_steps_add_up_to_the_whole(cache: Path) -> None:
+    profile = tracekit.open(NEURON / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     numbers = profile.metric("steps").filter(~pl.col("is_warmup")).select("step").unique().collect()["step"]
     for name, column in (("split", "window_ns"), ("split", "both_ns"), ("gaps", "gap_ns"), ("devices", "busy_ns")):

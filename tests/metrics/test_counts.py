@@ -35,16 +35,16 @@ def test_counts_per_operator_and_step() -> None:
 
 @needs_shared
 @pytest.mark.parametrize(("name", "expected"), [("rms_naive", 6), ("rms_fused", 1), ("rms_compiled", 1)])
-def test_rmsnorm_is_six_executions_or_one(tmp_path: Path, name: str, expected: int) -> None:
-    profile = tracekit.open(NEURON / name / "capture", cache=tmp_path)
+def test_rmsnorm_is_six_executions_or_one(cache: Path, name: str, expected: int) -> None:
+    profile = tracekit.open(NEURON / name / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     total = profile.metric("counts", by="total").collect()
     assert total["execution_count"].to_list() == [expected]
 
 
 @needs_shared
-def test_three_multiplications_are_half_of_the_device_time(tmp_path: Path) -> None:
-    profile = tracekit.open(NEURON / "rms_naive" / "capture", cache=tmp_path)
+def test_three_multiplications_are_half_of_the_device_time(cache: Path) -> None:
+    profile = tracekit.open(NEURON / "rms_naive" / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     work = profile.metric("work").collect()
     mul = work.row(by_predicate=pl.col("name") == "aten::mul", named=True)
@@ -56,7 +56,7 @@ def test_three_multiplications_are_half_of_the_device_time(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "device_ns"), [("rms_naive", 2_355_000), ("rms_fused", 403_300), ("rms_compiled", 375_500)]
 )
-def test_published_device_times(tmp_path: Path, name: str, device_ns: int) -> None:
-    profile = tracekit.open(SAMPLES / "neuron" / name / "capture", cache=tmp_path)
+def test_published_device_times(cache: Path, name: str, device_ns: int) -> None:
+    profile = tracekit.open(SAMPLES / "neuron" / name / "capture", cache=cache)
     assert isinstance(profile, tracekit.Profile)
     assert profile.metric("devices").collect()["busy_ns"].to_list() == [device_ns]

@@ -25,11 +25,6 @@ Rows = list[dict[str, Any]]
 Span = tuple[int, int]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def rows(metric: Metric, path: Path, cache: Path, scope: str = "all", **options: str) -> Rows:
     profile = tracekit.open(path, cache=cache)
     assert isinstance(profile, tracekit.Profile)

@@ -26,10 +26,10 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: "/".join(place.parts[-3:]))
-def test_a_report_opens(opened: Callable[..., Opened], tmp_path: Path, place: Path) -> None:
+def test_a_report_opens(opened: Callable[..., Opened], tmp_path: Path, cache: Path, place: Path) -> None:
     if not place.exists():
         pytest.skip("no shared test data beside the checkout")
-    profile = open_profile(place, cache=tmp_path / "cache")
+    profile = open_profile(place, cache=cache)
     out = tmp_path / "report.html"
     out.write_text(page(report(subject(profile.id, profile.inputs()))), encoding="utf-8")
     seen = opened(out, viewport={"width": 1000, "height": 800})
