@@ -192,7 +192,10 @@ counters = st.fixed_dictionaries(
         "ts": microseconds,
         "pid": numbers,
         "args": st.dictionaries(
-            texts.filter(lambda t: "/" not in t), st.floats(allow_nan=False) | st.integers(0, 9), min_size=1, max_size=2
+            texts.filter(lambda t: "/" not in t),
+            st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 9),
+            min_size=1,
+            max_size=2,
         ),
     }
 )

@@ -583,6 +583,32 @@ def _long_trace(layout: str) -> tuple[list[Event], bytes]:
     return events, LAYOUTS[layout](events)
 
 
+ODD_EVENTS: list[tuple[Event, str]] = [
+    (event(dur=-1), "negative_duration"),
+    ({"ph": "s", "name": "x", "ts": 1, "pid": 1, "tid": 1}, "flow_without_id"),
+    ({"ph": "C", "name": "x", "ts": 1, "pid": 1, "args": {"a": "text"}}, "counter_without_value"),
+    ({"ph": "M", "name": "process_uptime", "pid": 1, "tid": 1, "args": {"a": 1}}, "metadata_ignored"),
+    ({"ph": "N", "name": "x", "ts": 1, "pid": 1, "tid": 1}, "unsupported_phase"),
+    ({"ph": "E", "name": "x", "ts": 1, "pid": 7, "tid": 7}, "unmatched_end"),
+    ({"ph": "B", "name": "x", "ts": 1, "pid": 8, "tid": 8}, "unfinished_event"),
+    ({"ph": "X", "name": "x", "pid": 1, "tid": 1, "dur": 1}, "missing_time"),
+]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("layout", ["default", "minified", "pretty", "lines"])
+@pytest.mark.parametrize(("odd", "code"), ODD_EVENTS, ids=[code for _, code in ODD_EVENTS])
+def test_notes_name_the_byte_at_which_an_event_begins(tmp_path: Path, odd: Event, code: str, layout: str) -> None:
+    events, _ = _long_trace(layout)
+    events.insert(250, odd | {"args": {"mark": "text", **odd.get("args", {})}})
+    data = LAYOUTS[layout](events)
+    start = data.rindex(b'"ph"', 0, data.index(b'"mark"'))
+    start = data.rindex(b"{", 0, start)
+    noted = [n for n in read_bytes(tmp_path, data).notes if n["code"] == code]
+    assert [n["event_count"] for n in noted] == [1]
+    assert f"(byte {start}: " in str(noted[0]["message"])
+
+
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize(
     ("layout", "workers"),

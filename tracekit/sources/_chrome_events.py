@@ -6,6 +6,7 @@ Worker processes load this module, so it imports nothing heavy.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from hashlib import blake2b
@@ -64,6 +65,11 @@ class Report:
     def add(self, code: str, position: int, reason: str, events: int = 1) -> None:
         """Record that ``events`` events at ``position`` were lost or changed."""
         self.merge_loss(Loss(code, events, [(position, reason)]))
+
+    def add_each(self, code: str, positions: Sequence[int], reason: str) -> None:
+        """Record one lost or changed event at each position."""
+        if positions:
+            self.merge_loss(Loss(code, len(positions), [(position, reason) for position in positions[:_KEPT]]))
 
     def merge_loss(self, loss: Loss) -> None:
         """Add what another report says about one code."""

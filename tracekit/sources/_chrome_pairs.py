@@ -44,7 +44,7 @@ class Pairs:
         waiting = self._open.get(key)
         if not waiting:
             reason = f"`{mark.phase}` without its beginning; the event is lost"
-            self._report.add("unmatched_end", mark.event_id, reason)
+            self._report.add("unmatched_end", mark.position, reason)
             return
         begun = waiting.pop()
         if not waiting:
@@ -58,7 +58,7 @@ class Pairs:
         last_ns = max([last_ns, *(mark.at_ns for mark in rest)])
         for mark in rest:
             reason = f"`{mark.phase}` without its end; the event lasts until the end of the trace"
-            self._report.add("unfinished_event", mark.event_id, reason)
+            self._report.add("unfinished_event", mark.position, reason)
         return self._batch([(mark, next_id + i, last_ns) for i, mark in enumerate(rest)])
 
     def _batch(self, spans: list[Span]) -> pa.RecordBatch | None:
@@ -66,10 +66,9 @@ class Pairs:
             return None
         spans.sort(key=lambda span: span[1])
         marks = [mark for mark, _, _ in spans]
-        backwards = sum(end < mark.at_ns for mark, _, end in spans)
-        if backwards:
-            reason = "ends before it starts; the event ends where it starts"
-            self._report.add("negative_duration", spans[0][1], reason, backwards)
+        backwards = [mark.position for mark, _, end in spans if end < mark.at_ns]
+        reason = "ends before it starts; the event ends where it starts"
+        self._report.add_each("negative_duration", backwards, reason)
         phases = [PHASES.index("begin_end" if m.phase in _SYNCHRONOUS else "async") for m in marks]
         rows = EventColumns(
             np.array([event_id for _, event_id, _ in spans], np.int64),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import compress
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ from tracekit.sources._chrome_result import Mark, Result, ThreadFact
 from tracekit.sources._chrome_rows import EventColumns, event_batch, merged
 from tracekit.sources._chrome_samples import Sample, memory_samples, sample_batch, series_of
 
+Positions: TypeAlias = Callable[[], Sequence[int]]
 FLOW_PHASES = ("start", "step", "end")
 MARKS = frozenset("BEbneSTpF")
 """Phases that are halves of an event, or points of an asynchronous one."""
@@ -42,12 +43,13 @@ _LIMIT_US = LIMIT_NS // 1000
 class Columns:
     """Events as one array or sequence per field of ``Event``."""
 
-    def __init__(self, events: Sequence[Event], event_id: Ints) -> None:
+    def __init__(self, events: Sequence[Event], event_id: Ints, positions: Positions) -> None:
         ph, name, cat, pid, tid, self._ts, self._dur, self._args, self._id, bp, _ = zip(
             *map(astuple, events), strict=True
         )
         count = len(events)
         self._chosen: list[bool] | None = None
+        self._positions = positions
         self.event_id = event_id
         self.phase, self.name, self.category = coded_letters(ph), coded(name), coded(cat)
         try:
@@ -95,6 +97,10 @@ class Columns:
         texts = self._of(self._id)
         return texts.count(NOTHING) < len(texts) and any(map(len, texts))
 
+    def positions(self) -> Sequence[int]:
+        """Byte offset of each in the file; they may have to be found first."""
+        return self._of(self._positions())
+
     def bindings(self) -> Sequence[str | None]:
         """``bp``."""
         return self._of(self._bp)
@@ -122,36 +128,38 @@ class Setting:
 
     base_ns: int
     strict: bool
-    position: int
-    """Byte offset of the piece."""
 
 
 def sort_events(
     result: Result,
     events: Sequence[Event],
-    positions: Sequence[int] | None,
+    positions: Positions,
     base_ns: int,
     event_id: Ints | None = None,
+    *,
+    strict: bool,
 ) -> None:
     """Sort events into ``result`` by phase.
 
     Args:
         result: takes rows, flows, samples, facts, marks and counts.
         events: every event of the piece, in file order.
-        positions: byte offset of each, on the tolerant path; None on the strict one.
+        positions: gives the byte offset of each, when something is to be told of any.
         base_ns: added to every time.
         event_id: id of each; by default they count from the start of the piece.
+        strict: whether anything unusual is for the tolerant path.
 
     Raises:
-        NotStrict: only on the strict path: some event needs the tolerant one.
+        NotStrict: only if ``strict``: some event needs the tolerant path.
     """
     result.event_count = len(events)
     if not events:
         return
-    timed = None if positions is None else _timed(events, positions, result.report)
-    columns = Columns(events, np.arange(result.start, result.start + len(events)) if event_id is None else event_id)
+    timed = None if strict else _timed(events, positions(), result.report)
+    in_order = np.arange(result.start, result.start + len(events))
+    columns = Columns(events, in_order if event_id is None else event_id, positions)
     _count(result, columns.phase, columns.category)
-    setting = Setting(base_ns, positions is None, result.start)
+    setting = Setting(base_ns, strict)
     routes = coded([ROUTES.get(str(letter), "other") for letter in columns.phase.values])
     of_event = routes.codes[columns.phase.codes]
     for code, name in enumerate(routes.values):
@@ -213,9 +221,8 @@ def _rows(result: Result, columns: Columns, setting: Setting) -> None:
     duration = np.zeros(len(start), np.int64)
     duration[complete] = nanoseconds(spans, strict=setting.strict)
     if (duration < 0).any():
-        count = int((duration < 0).sum())
-        reason = "`dur` is negative; the event ends where it starts"
-        result.report.add("negative_duration", setting.position, reason, count)
+        backwards = list(compress(columns.positions(), (duration < 0).tolist()))
+        result.report.add_each("negative_duration", backwards, "`dur` is negative; the event ends where it starts")
         duration = np.maximum(duration, 0)
     start = start + setting.base_ns
     rows = EventColumns(
@@ -242,8 +249,8 @@ def _flows(result: Result, columns: Columns, setting: Setting) -> None:
     if not all(map(len, identities)):
         if setting.strict:
             raise NotStrict("a flow without id")
-        missing = sum(not len(text) for text in identities)
-        result.report.add("flow_without_id", setting.position, "a flow event without `id`", missing)
+        missing = [place for place, text in zip(columns.positions(), identities, strict=True) if not len(text)]
+        result.report.add_each("flow_without_id", missing, "a flow event without `id`")
     named = np.fromiter(map(len, identities), np.int64, len(identities)) > 0
     phases = np.array(["stf".find(str(letter)) for letter in columns.phase.values], np.int32)
     bind = coded(columns.bindings())
@@ -281,9 +288,10 @@ def _counters(result: Result, columns: Columns, setting: Setting) -> None:
     """``C`` becomes one sample per numeric series; an ``id`` makes counters of one name distinct."""
     at_ns = nanoseconds(columns.times(), strict=setting.strict) + setting.base_ns
     samples: list[Sample] = []
+    without: list[int] = []
     named = zip(columns.names(), columns.categories(), columns.identities(), strict=True)
     rows = zip(named, columns.pid.tolist(), columns.args(), at_ns.tolist(), strict=True)
-    for (name, category, identity), pid, args, at in rows:
+    for row, ((name, category, identity), pid, args, at) in enumerate(rows):
         series, rest = series_of(bytes(args))
         facts = sample_facts(category)
         if facts is not None and set(series) == {"value"}:
@@ -291,9 +299,13 @@ def _counters(result: Result, columns: Columns, setting: Setting) -> None:
             continue
         counter = f"{name}[{_plain([identity])[0]}]" if len(identity) else name
         if not series:
-            result.report.add("counter_without_value", setting.position, "a counter without a number in `args`")
+            without.append(row)
         samples += [(f"{counter}/{key}", ABSENT, pid, at, value, None, rest) for key, value in series.items()]
     _add_samples(result, samples)
+    if without:
+        places = columns.positions()
+        reason = "a counter without a number in `args`"
+        result.report.add_each("counter_without_value", [places[row] for row in without], reason)
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -315,16 +327,18 @@ _META = {
 def _metadata(result: Result, columns: Columns, setting: Setting) -> None:
     """``M`` becomes facts of a process or thread."""
     rows = zip(columns.names(), columns.pid.tolist(), columns.tid.tolist(), columns.args(), strict=True)
-    for name, pid, tid, args in rows:
+    for row, (name, pid, tid, args) in enumerate(rows):
         if name not in _META:
-            result.report.add("metadata_ignored", setting.position, f"metadata event `{name}` has no place")
+            reason = f"metadata event `{name}` has no place"
+            result.report.add("metadata_ignored", columns.positions()[row], reason)
             continue
         try:
             value = getattr(_meta.decode(args if len(args) else b"{}"), _META[name])
         except (msgspec.DecodeError, TypeError):
             value = None
         if value is None:
-            result.report.add("metadata_ignored", setting.position, f"metadata event `{name}` without its value")
+            reason = f"metadata event `{name}` without its value"
+            result.report.add("metadata_ignored", columns.positions()[row], reason)
             continue
         result.threads.append(ThreadFact(pid, tid, name, value))
 
@@ -342,6 +356,7 @@ def _marks(result: Result, columns: Columns, setting: Setting) -> None:
         at_ns.tolist(),
         map(_utf8, columns.identities()),
         map(_utf8, columns.args()),
+        columns.positions(),
         strict=True,
     )
     result.marks += map(Mark._make, rows)
@@ -356,8 +371,11 @@ def _utf8(text: bytes) -> str:
 
 def _other(result: Result, columns: Columns, setting: Setting) -> None:
     """Object, sample, memory-dump and clock phases have no table; they are counted and noted."""
-    for letter, count in Counter(columns.phases()).items():
-        result.report.add("unsupported_phase", setting.position, f"phase `{letter}` has no place in the tables", count)
+    places: dict[str, list[int]] = defaultdict(list)
+    for letter, position in zip(columns.phases(), columns.positions(), strict=True):
+        places[letter].append(position)
+    for letter, positions in places.items():
+        result.report.add_each("unsupported_phase", positions, f"phase `{letter}` has no place in the tables")
 
 
 _ROUTES: Mapping[str, Callable[[Result, Columns, Setting], None]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -62,19 +64,20 @@ def _others(split: Templated, piece: Piece) -> Result | None:
     """The events that do not follow the template; None if their number is another than their boundaries say."""
     count, result = len(split.rest_ids), Result(piece.start, stop=piece.stop)
     events, closing = _decode(_EVENTS, split.rest)
+    places = (piece.start + split.rest_starts - 1).tolist()
     if events is not None and closing is None and len(events) == count:
         with suppress(NotStrict):
-            sort_events(result, events, None, piece.base_ns, split.rest_ids)
+            sort_events(result, events, lambda: places, piece.base_ns, split.rest_ids, strict=True)
             return result
     items, closing = _decode(_ITEMS, split.rest)
     if items is None or closing is not None or len(items) != count:
         return None
     result = Result(piece.start, stop=piece.stop)
-    places = (piece.start + split.rest_starts - 1).tolist()
     found = [tolerant(bytes(item), place, result.report) for item, place in zip(items, places, strict=True)]
     if any(len(of_item) != 1 for of_item in found):
         return None
-    sort_events(result, [event for (event,) in found], places, piece.base_ns, split.rest_ids)
+    tolerated = [event for (event,) in found]
+    sort_events(result, tolerated, lambda: places, piece.base_ns, split.rest_ids, strict=False)
     return result
 
 
@@ -83,13 +86,13 @@ def _by_event(buffer: Buffer, piece: Piece) -> Result:
     events, closing = _decode(_EVENTS, buffer)
     if events is not None:
         try:
-            sort_events(result, events, None, piece.base_ns)
+            sort_events(result, events, functools.cache(lambda: _places(buffer, piece)), piece.base_ns, strict=True)
         except NotStrict:
             events = None
     if events is None:
         result = Result(piece.start, stop=piece.stop)
         events, positions, closing = _decode_loosely(buffer, piece, result)
-        sort_events(result, events, positions, piece.base_ns)
+        sort_events(result, events, lambda: positions, piece.base_ns, strict=False)
     if closing is not None:
         result.state, result.stop = "closed", piece.start + closing - 1
     return result
@@ -116,19 +119,30 @@ def _decode(decoder: msgspec.json.Decoder[list[Item]], buffer: Buffer) -> tuple[
     return None, None
 
 
+def _places(buffer: Buffer, piece: Piece) -> list[int]:
+    """Byte offset in the file of each event of a piece that is sound JSON."""
+    items, _ = _decode(_ITEMS, buffer)
+    return [] if items is None else _offsets(bytes(buffer), items, piece)
+
+
+def _offsets(whole: bytes, items: Sequence[msgspec.Raw], piece: Piece) -> list[int]:
+    found, position = [], 1
+    for item in items:
+        position = whole.find(bytes(item), position)
+        found.append(piece.start + position - 1)
+        position += len(item)
+    return found
+
+
 def _decode_loosely(buffer: Buffer, piece: Piece, result: Result) -> tuple[list[Event], list[int], int | None]:
     """Events one by one with their positions, damaged ones mended or dropped."""
     items, closing = _decode(_ITEMS, buffer)
     events: list[Event] = []
     positions: list[int] = []
     if items is not None:
-        whole, position = bytes(buffer), 1
-        for item in items:
-            text = bytes(item)
-            position = whole.find(text, position)
-            events += tolerant(text, piece.start + position - 1, result.report)
-            positions += [piece.start + position - 1] * (len(events) - len(positions))
-            position += len(text)
+        for item, place in zip(items, _offsets(bytes(buffer), items, piece), strict=True):
+            events += tolerant(bytes(item), place, result.report)
+            positions += [place] * (len(events) - len(positions))
         return events, positions, closing
     text_ = str(memoryview(buffer)[1:-1], "latin-1")
     found = walk(text_, piece.start, result.report, force=piece.force)

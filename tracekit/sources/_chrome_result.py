@@ -23,6 +23,8 @@ class Mark(NamedTuple):
     key: str
     """Id of an asynchronous event, as JSON."""
     args: str
+    position: int
+    """Byte offset in the file."""
 
 
 class ThreadFact(NamedTuple):
