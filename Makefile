@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 WORKERS ?= 2
 
-.PHONY: demo test check docs clean
+.PHONY: demo test fuzz check clean
 
 # The stamp depends on pyproject.toml, so that set-up runs again only when the dependencies change.
 $(VENV)/.installed: pyproject.toml
@@ -23,6 +23,9 @@ demo: $(VENV)/.installed  ## analyse a made-up capture of RMSNorm as six eager o
 
 test: $(VENV)/.dev  ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q
+
+fuzz: $(VENV)/.dev  ## run the property tests with examples that they have not seen
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q -m hypothesis
 
 check: $(VENV)/.dev  ## linter, formatter and type checker
 	$(BIN)/ruff check .

@@ -1,4 +1,8 @@
-"""What holds for every test: no deadline per example, since machines that run tests are shared and noisy."""
+"""What holds for every test: no deadline per example, since machines that run tests are shared and noisy.
+
+``make test`` takes the same examples each time, so that what it says depends on the code alone; ``make fuzz`` takes
+new ones, to find what nobody thought of.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("tracekit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tracekit")
+_COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", _COMMON, print_blob=True)
+settings.register_profile("tracekit", _COMMON, derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tracekit"))
 
 
 @pytest.fixture(scope="session")
