@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.s3_server import Troubles, s3_server, use
 from tracekit import archive as store
 from tracekit import remote, remote_upkeep, upkeep
 from tracekit.errors import ArchiveError
+from tracekit.tables import SCHEMA_VERSION
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.moto_server.werkzeug_app")
@@ -196,3 +198,17 @@ def test_what_cannot_be_done_is_one_line(there: str) -> None:
     remote.filesystem().pipe_file(f"{there}/profile={first}/chains.parquet", body[:40])
     result = run("archive", "compact", there, first)
     assert "damaged" in str(result.exception) and "/tmp" not in str(result.exception)
+
+
+def test_migrate_names_what_cannot_be_read_by_its_address(there: str) -> None:
+    assert "2 profiles with schema 1, 0 that cannot" in run("archive", "migrate", there).output
+    ids = remote.profile_ids(there)
+    manifest = f"{there}/profile={ids[0]}/manifest.json"
+    fs = remote.filesystem()
+    facts = json.loads(fs.cat_file(manifest))
+    fs.pipe_file(manifest, json.dumps({**facts, "schema_version": SCHEMA_VERSION + 1}).encode())
+    result = run("archive", "migrate", there)
+    assert result.exit_code == 1
+    said = " ".join(result.output.split())
+    assert f"{there}/profile={ids[0]}: written with schema {SCHEMA_VERSION + 1} by tracekit" in said
+    assert "1 profile with schema 1, 1 that cannot" in said

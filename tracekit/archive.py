@@ -284,25 +284,39 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ArchiveError(
             f"{directory}: no {MANIFEST}, so not a stored profile", hint="ingest the capture again"
         ) from error
     except (OSError, ValueError) as error:
         raise ArchiveError(f"{path}: cannot be read: {error}", hint="ingest the capture again") from error
+    return parse_manifest(text, str(directory))
+
+
+def parse_manifest(text: str | bytes, place: str) -> Manifest:
+    """The manifest of the profile at ``place``.
+
+    Raises:
+        ArchiveError: if it is damaged, or of another schema version.
+    """
+    path = f"{place}/{MANIFEST}"
+    try:
+        manifest = json.loads(text)
+    except ValueError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error}", hint="ingest the capture again") from error
     version = manifest.get("schema_version") if isinstance(manifest, dict) else None
     if not isinstance(version, int):
         raise ArchiveError(f"{path}: has no schema version", hint="ingest the capture again")
     if version > SCHEMA_VERSION:
         raise ArchiveError(
-            f"{directory}: written with schema {version} by tracekit {manifest.get('tracekit_version')}, "
+            f"{place}: written with schema {version} by tracekit {manifest.get('tracekit_version')}, "
             f"this tracekit reads schema {SCHEMA_VERSION}",
             hint="upgrade tracekit",
         )
     if version < SCHEMA_VERSION:
         raise ArchiveError(
-            f"{directory}: written with schema {version}, this tracekit reads schema {SCHEMA_VERSION}",
+            f"{place}: written with schema {version}, this tracekit reads schema {SCHEMA_VERSION}",
             hint="run `tracekit archive migrate`, or ingest the capture again",
         )
     return cast(Manifest, manifest)

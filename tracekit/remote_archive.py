@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,9 +67,7 @@ class RemoteProfile(Profile):
         text = read_manifest(filesystem(), self.url)
         if text is None:
             raise ArchiveError(f"{printable(self.url)}: no {store.MANIFEST}, so not a stored profile")
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / store.MANIFEST).write_bytes(text)
-            self.manifest = store.read_manifest(Path(folder))
+        self.manifest = store.parse_manifest(text, printable(self.url))
 
     def table(self, name: str) -> pl.LazyFrame:
         """See ``Profile.table``."""

@@ -114,6 +114,12 @@ def compact(archive_url: str, profile_id: str) -> tuple[int, int]:
         return before, upkeep.stored_bytes(directory)
 
 
+def migrate(archive_url: str, profile_id: str) -> bool:
+    """As ``upkeep.migrate``."""
+    _existing(archive_url, profile_id)
+    return False
+
+
 def rename(archive_url: str, profile_id: str, new_id: str) -> None:
     """As ``upkeep.rename``: the copy with the new name is whole before the old one goes.
 
@@ -163,13 +169,11 @@ def _existing(archive_url: str, profile_id: str) -> tuple[store.Manifest, str]:
     """Manifest and URL of a profile, after unfinished changes are finished."""
     recover(archive_url)
     target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
-    try:
-        return RemoteProfile(target).manifest, target
-    except ArchiveError as error:
-        if error.__cause__ is not None:
-            raise
+    text = read_manifest(filesystem(), target)
+    if text is None:
         hint = "`tracekit archive ls` lists them"
-        raise ArchiveError(f"{printable(archive_url)}: no profile {profile_id!r}", hint=hint) from error
+        raise ArchiveError(f"{printable(archive_url)}: no profile {profile_id!r}", hint=hint)
+    return store.parse_manifest(text, printable(target)), target
 
 
 def _exchange(archive_url: str, profile_id: str, paths: Sequence[Path], manifest: store.Manifest) -> None:

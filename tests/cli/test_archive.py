@@ -21,7 +21,7 @@ def test_listing_shows_every_profile_with_labels(archive: Path) -> None:
     assert any("commit=rms_naive" in r["labels"] for r in rows)
     assert sum(r["event_count"] for r in rows) == 1234
     shown = run("archive", "ls", archive, "--where", "label_commit = 'rms_naive'").output
-    assert "1 profiles" in shown and "commit=rms" in shown
+    assert "1 profile, " in shown and "commit=rms" in shown
 
 
 def test_a_condition_cannot_do_more_than_choose(archive: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tracekit.cli.output import console, emit, format_option, printable
-from tracekit.cli.units import size
+from tracekit.cli.units import plural, size
 from tracekit.errors import ArchiveError, TracekitError
 
 if TYPE_CHECKING:
@@ -59,10 +59,8 @@ def ls(archive: str, where: str | None, form: str | None, output: Path | None) -
     frame = listing(found, _ids(found, (), where))
     emit(frame, LISTING, form, output)
     if form in (None, "table") and output is None:
-        total = (
-            f"{frame.height:,} profiles, {size(int(frame['size_bytes'].sum()))}, {frame['event_count'].sum():,} events"
-        )
-        console().print(total, style="dim")
+        total = [plural(frame.height, "profile"), size(int(frame["size_bytes"].sum()))]
+        console().print(", ".join([*total, plural(int(frame["event_count"].sum()), "event")]), style="dim")
 
 
 @command.command("verify")
@@ -96,7 +94,7 @@ def verify(
         emit(upkeep.PROBLEMS.rows(rows), upkeep.PROBLEMS, form, output)
     bad = len({row["profile"] for row in rows})
     swept = f"; removed {len(removed)} unfinished" if removed else ""
-    console(stderr=bool(rows)).print(f"{len(ids) - bad:,} profiles sound, {bad:,} damaged{swept}")
+    console(stderr=bool(rows)).print(f"{plural(len(ids) - bad, 'profile')} sound, {bad:,} damaged{swept}")
     sys.exit(1 if bad else 0)
 
 
@@ -112,7 +110,7 @@ def rm(archive: str, profiles: tuple[str, ...], where: str | None, yes: bool, dr
     discard = partial(remote_upkeep.remove, archive) if is_url(archive) else partial(upkeep.remove, _local(archive))
     ids = _named(archive, profiles, where)
     if not dry_run and not yes and ids:
-        click.confirm(f"Remove {len(ids)} profile(s): {_some(ids)}?", abort=True, err=True)
+        click.confirm(f"Remove {plural(len(ids), 'profile')}: {_some(ids)}?", abort=True, err=True)
     for profile_id in () if dry_run else ids:
         discard(profile_id)
     console().print(f"{'would remove' if dry_run else 'removed'} {len(ids)}: {_some(ids)}", soft_wrap=True)
@@ -167,7 +165,7 @@ def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
     ids = _ids(_open(archive), profiles, where)
     sizes = [shrink(profile_id) for profile_id in ids]
     before, after = (sum(s[i] for s in sizes) for i in (0, 1))
-    console().print(f"{len(ids):,} profiles: {size(before)} → {size(after)}")
+    console().print(f"{plural(len(ids), 'profile')}: {size(before)} → {size(after)}")
 
 
 @command.command(
@@ -194,7 +192,7 @@ def index(archive: str, names: tuple[str, ...]) -> None:
     failed = False
     for name, build in builds.items():
         try:
-            console().print(f"{name}: {build():,} profiles added")
+            console().print(f"{name}: {plural(build(), 'profile')} added")
         except ArchiveError as error:
             failed = True
             console(stderr=True).print(printable(f"{name}: {error}"), soft_wrap=True)
@@ -205,20 +203,20 @@ def index(archive: str, names: tuple[str, ...]) -> None:
 @_archive_argument
 def migrate(archive: str) -> None:
     """Bring profiles of an older version to this one's layout."""
-    from tracekit import archive as store
-    from tracekit import upkeep
+    from tracekit import remote_upkeep, upkeep
     from tracekit.tables import SCHEMA_VERSION
 
-    root = _local(archive)
+    bring = partial(remote_upkeep.migrate, archive) if is_url(archive) else partial(upkeep.migrate, _local(archive))
     failed = 0
-    ids = store.profile_ids(root)
+    ids = _open(archive).ids
     for profile_id in ids:
         try:
-            upkeep.migrate(root, profile_id)
+            bring(profile_id)
         except ArchiveError as error:
             failed += 1
             console(stderr=True).print(printable(str(error)), soft_wrap=True)
-    console().print(f"{len(ids) - failed:,} profiles have schema {SCHEMA_VERSION}, {failed:,} cannot be brought there")
+    done = plural(len(ids) - failed, "profile")
+    console().print(f"{done} with schema {SCHEMA_VERSION}, {failed:,} that cannot be brought there")
     sys.exit(1 if failed else 0)
 
 
