@@ -105,7 +105,9 @@ def test_half_written_profile_is_not_seen(tmp_path: Path) -> None:
     ("manifest", "problem", "hint"),
     [
         pytest.param({"schema_version": SCHEMA_VERSION + 1}, "this tracekit reads schema", "upgrade", id="newer"),
-        pytest.param({"schema_version": SCHEMA_VERSION - 1}, "this tracekit reads schema", "migrate", id="older"),
+        pytest.param(
+            {"schema_version": SCHEMA_VERSION - 1}, "this tracekit reads schema", "ingest the capture again", id="older"
+        ),
         pytest.param({"schema_version": None}, "no schema version", "ingest", id="none"),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 import tracekit
 from tests.shared_data import SAMPLES
 from tracekit import archive as store
+from tracekit.errors import ArchiveError
 
 NAIVE = SAMPLES / "neuron" / "rms_naive"
 
@@ -56,6 +57,24 @@ def test_ingesting_again_does_nothing_unless_forced(tmp_path: Path) -> None:
     forced = tracekit.ingest([NAIVE / "capture"], tmp_path, force=True)
     assert not forced.was_stored
     assert (first.path / "events.parquet").stat().st_mtime_ns != written
+
+
+def test_a_name_is_taken_by_other_input_only_when_forced(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    first = tracekit.ingest([trace(tmp_path / "a.json", [op()])], archive, profile_id="x")
+    before = digest(first.path)
+    other = trace(tmp_path / "b.json", [op(), op()])
+    with pytest.raises(ArchiveError, match="there is a profile x already, of another input"):
+        tracekit.ingest([other], archive, profile_id="x")
+    assert digest(first.path) == before
+    assert tracekit.ingest([other], archive, profile_id="x", force=True).event_count == 2
+
+
+@pytest.mark.parametrize("name", ["nightly x", "a/../b", "ü", "", "..", "x" * 65])
+def test_names_that_would_have_to_be_changed_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ArchiveError, match="is no name for a profile"):
+        tracekit.ingest([trace(tmp_path / "a.json", [op()])], tmp_path / "archive", profile_id=name)
+    assert not (tmp_path / "archive").exists()
 
 
 def test_changed_content_is_another_profile(tmp_path: Path) -> None:

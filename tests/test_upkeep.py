@@ -163,3 +163,57 @@ def test_two_processes_that_relabel_leave_a_sound_profile(archive: Path, first: 
     upkeep.clean(archive)
     assert not upkeep.verify(archive, first)
     assert len(store.profile_ids(archive)) == 4
+
+
+def flip(path: Path) -> None:
+    """Change one byte in the middle of a file; its size stays."""
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+
+
+def test_no_change_hides_damage(archive: Path, first: str) -> None:
+    directory = store.profile_path(archive, first)
+    flip(directory / "chains.parquet")
+    damaged = [(p["file"], p["problem"]) for p in upkeep.verify(archive, first)]
+    assert [file for file, _ in damaged] == ["chains.parquet"]
+    upkeep.relabel(archive, first, {"build": "7"})
+    assert [(p["file"], p["problem"]) for p in upkeep.verify(archive, first)] == damaged
+    upkeep.rename(archive, first, "other")
+    assert [(p["file"], p["problem"]) for p in upkeep.verify(archive, "other")] == damaged
+    with pytest.raises(ArchiveError, match=r"chains.parquet: damaged: its content has changed"):
+        upkeep.compact(archive, "other")
+    assert [(p["file"], p["problem"]) for p in upkeep.verify(archive, "other")] == damaged
+    flip(store.profile_path(archive, "other") / "sessions.parquet")
+    with pytest.raises(ArchiveError, match=r"sessions.parquet: damaged"):
+        upkeep.relabel(archive, "other", {"build": "8"})
+
+
+@pytest.mark.parametrize("harm", ["cut", "missing", "no manifest", "half a manifest", "older"])
+def test_ingesting_again_mends_what_shows(archive: Path, harm: str) -> None:
+    name = "rms_fused"
+    done = tracekit.ingest([NEURON / name / "capture"], archive, labels={"commit": name})
+    sound = stored(archive)
+    events, manifest = done.path / "events.parquet", done.path / store.MANIFEST
+    if harm == "cut":
+        events.write_bytes(events.read_bytes()[:100])
+    elif harm == "missing":
+        events.unlink()
+    elif harm == "no manifest":
+        manifest.unlink()
+    elif harm == "half a manifest":
+        manifest.write_text(manifest.read_text()[:200])
+    else:
+        manifest.write_text(manifest.read_text().replace('"schema_version": 1', '"schema_version": 0'))
+    again = tracekit.ingest([NEURON / name / "capture"], archive, labels={"commit": name})
+    assert again.path == done.path and not again.was_stored
+    assert stored(archive) == sound
+
+
+def test_what_cannot_be_seen_is_mended_by_force(archive: Path) -> None:
+    capture, labels = [NEURON / "rms_fused" / "capture"], {"commit": "rms_fused"}
+    done = tracekit.ingest(capture, archive, labels=labels)
+    flip(done.path / "chains.parquet")
+    assert "--force" in str(upkeep.verify(archive, done.profile_id)[0]["hint"])
+    tracekit.ingest(capture, archive, labels=labels, force=True)
+    assert not upkeep.verify(archive, done.profile_id)

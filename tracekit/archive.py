@@ -17,6 +17,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 import polars as pl
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tracekit import tables
-from tracekit.errors import ArchiveError
+from tracekit.errors import AGAIN_HINT, ArchiveError, NewerVersionError
 from tracekit.tables import SCHEMA_VERSION, TABLES, Table
 
 Manifest = Mapping[str, object]
@@ -259,9 +260,15 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "profile"
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write the manifest as readable JSON with a fixed key order, with size and hash of each table's file."""
-    files = {p.name: file_facts(p) for p in sorted(directory.glob("*.parquet"))}
+def write_manifest(directory: Path, manifest: Manifest, *, kept: Manifest = MappingProxyType({})) -> None:
+    """Write the manifest as readable JSON with a fixed key order, with size and hash of each table's file.
+
+    Args:
+        directory: of the profile.
+        manifest: what is known besides.
+        kept: size and hash of files that were not written now: they stay what they were when they were.
+    """
+    files = {p.name: kept.get(p.name) or file_facts(p) for p in sorted(directory.glob("*.parquet"))}
     whole = {**manifest, "files": files} if files else manifest
     text = json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False)
     (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -276,6 +283,34 @@ def file_facts(path: Path) -> dict[str, int | str]:
         return {"size_bytes": file.tell(), "xxh3_128": digest.hexdigest()}
 
 
+def check_name(name: str) -> None:
+    """Refuse what cannot name a profile.
+
+    Raises:
+        ArchiveError: if it is anything but letters, digits, ``.``, ``_`` and ``-``.
+    """
+    if slug(name) != name:
+        raise ArchiveError(
+            f"{name!r} is no name for a profile", hint="up to 64 letters, digits, dots, dashes and underscores"
+        )
+
+
+def stored_facts(manifest: Manifest) -> Mapping[str, Mapping[str, object]]:
+    """Size and hash of each file as a manifest has them."""
+    files = manifest.get("files")
+    return cast(Mapping[str, Mapping[str, object]], files) if isinstance(files, dict) else {}
+
+
+def is_intact(directory: Path, manifest: Manifest) -> bool:
+    """Whether every table's file is there with the size that the manifest says; reads none of them."""
+    known = stored_facts(manifest)
+    try:
+        sizes = {f"{table}.parquet": (directory / f"{table}.parquet").stat().st_size for table in TABLES}
+    except OSError:
+        return False
+    return all(name not in known or known[name].get("size_bytes") == size for name, size in sizes.items())
+
+
 def read_manifest(directory: Path) -> Manifest:
     """Read a profile's manifest and check that this version can read the profile.
 
@@ -286,11 +321,9 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ArchiveError(
-            f"{directory}: no {MANIFEST}, so not a stored profile", hint="ingest the capture again"
-        ) from error
+        raise ArchiveError(f"{directory}: no {MANIFEST}, so not a stored profile", hint=AGAIN_HINT) from error
     except (OSError, ValueError) as error:
-        raise ArchiveError(f"{path}: cannot be read: {error}", hint="ingest the capture again") from error
+        raise ArchiveError(f"{path}: cannot be read: {error}", hint=AGAIN_HINT) from error
     return parse_manifest(text, str(directory))
 
 
@@ -304,12 +337,12 @@ def parse_manifest(text: str | bytes, place: str) -> Manifest:
     try:
         manifest = json.loads(text)
     except ValueError as error:
-        raise ArchiveError(f"{path}: cannot be read: {error}", hint="ingest the capture again") from error
+        raise ArchiveError(f"{path}: cannot be read: {error}", hint=AGAIN_HINT) from error
     version = manifest.get("schema_version") if isinstance(manifest, dict) else None
     if not isinstance(version, int):
-        raise ArchiveError(f"{path}: has no schema version", hint="ingest the capture again")
+        raise ArchiveError(f"{path}: has no schema version", hint=AGAIN_HINT)
     if version > SCHEMA_VERSION:
-        raise ArchiveError(
+        raise NewerVersionError(
             f"{place}: written with schema {version} by tracekit {manifest.get('tracekit_version')}, "
             f"this tracekit reads schema {SCHEMA_VERSION}",
             hint="upgrade tracekit",
@@ -317,7 +350,7 @@ def parse_manifest(text: str | bytes, place: str) -> Manifest:
     if version < SCHEMA_VERSION:
         raise ArchiveError(
             f"{place}: written with schema {version}, this tracekit reads schema {SCHEMA_VERSION}",
-            hint="run `tracekit archive migrate`, or ingest the capture again",
+            hint="ingest the capture again",
         )
     return cast(Manifest, manifest)
 
@@ -344,7 +377,7 @@ def scan(directories: Iterable[Path], table: str) -> pl.LazyFrame:
     paths = [directory / f"{table}.parquet" for directory in directories]
     for path in paths:
         if not path.is_file():
-            raise ArchiveError(f"{path}: missing", hint="the profile is damaged; ingest the capture again")
+            raise ArchiveError(f"{path}: missing", hint=f"the profile is damaged; {AGAIN_HINT}")
     if not paths:
         return spec.empty().lazy().select(pl.lit(None, dtype=pl.String).alias("profile"), pl.all())
     frame = pl.scan_parquet(paths, hive_partitioning=True, hive_schema={"profile": pl.String}, glob=False)

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 _DAMAGE = re.compile(r"parquet|out[ -]of[ -]spec|corrupt|zstd|thrift|magic", re.IGNORECASE)
-VERIFY_HINT = "`tracekit archive verify` names the files; ingest the capture again"
+AGAIN_HINT = "ingest the capture again with --force"
+"""What mends any damaged profile; without ``--force`` only damage is noticed that costs no reading."""
+VERIFY_HINT = f"`tracekit archive verify` names the files; {AGAIN_HINT}"
 
 
 class TracekitError(Exception):
@@ -47,6 +49,10 @@ class SchemaError(TracekitError):
 
 class ArchiveError(TracekitError):
     """An archive cannot be read or written."""
+
+
+class NewerVersionError(ArchiveError):
+    """A profile was written by a newer tracekit."""
 
 
 class QueryError(TracekitError):

@@ -18,7 +18,7 @@ from tracekit import archive as store
 from tracekit import clock, links, tables
 from tracekit._version import __version__
 from tracekit.discover import Discovery, artifact_rows, discover
-from tracekit.errors import SourceError
+from tracekit.errors import ArchiveError, NewerVersionError, SourceError
 from tracekit.sink import FRAMEWORK_LANES, ArtifactSink, Staging
 from tracekit.sources import SOURCES, source
 from tracekit.sources.base import Artifact
@@ -74,13 +74,14 @@ def ingest(
     """Read captures and store them as one profile.
 
     Input whose content is stored already is left alone, so that running it again costs a hash of the
-    files; the same input gives the same bytes.
+    files; the same input gives the same bytes. A stored profile whose manifest cannot be read, or whose files
+    are missing or have other sizes, is replaced.
 
     Args:
         sources: files, directories or archives (.tar, .tar.gz, .tar.zst, .zip) of one capture.
         archive: directory that holds profiles; made if it is not there.
         profile_id: name in the archive; by default the input's name and a hash of its content.
-        force: read and write again even if stored.
+        force: read and write again even if stored, or if the name is that of other input.
         neff_cache: directories to look for NEFFs that the capture does not hold.
         labels: the user's own labels, added to those of the capture.
         progress: called while reading.
@@ -88,16 +89,19 @@ def ingest(
     Raises:
         DiscoveryError: if there is nothing that tracekit can read.
         SourceError: if no file could be read at all.
-        ArchiveError: if the archive cannot be written.
+        ArchiveError: if the archive cannot be written, the name is none (letters, digits, ``.``, ``_``, ``-``), or
+            is that of a profile of other input.
     """
     root = Path(archive)
+    if profile_id is not None:
+        store.check_name(profile_id)
     with tempfile.TemporaryDirectory(prefix="tracekit-") as workdir:
         found = discover([Path(s) for s in sources], workdir=Path(workdir), neff_cache=[Path(n) for n in neff_cache])
         inputs = _inputs(found.artifacts, progress)
         content = _content_id(found.artifacts, inputs, labels)
-        name = store.slug(profile_id) if profile_id else f"{store.slug(found.name)}-{content[:10]}"
-        stored = _stored(root, name, content)
-        if stored and not force:
+        name = profile_id or f"{store.slug(found.name)}-{content[:10]}"
+        stored = None if force else _stored(root, name, content)
+        if stored:
             if _device_tables(found):
                 store.remember_origin(root, name, found.root)
             return stored
@@ -154,15 +158,25 @@ def _content_id(artifacts: Sequence[Artifact], inputs: Sequence[_Input], labels:
 
 
 def _stored(archive: Path, profile_id: str, content: str) -> IngestResult | None:
+    """The profile of that name, if it holds this input and nothing shows that it is damaged or of an older version.
+
+    Raises:
+        ArchiveError: if it holds another input.
+    """
     path = store.profile_path(archive, profile_id)
-    if not store.is_profile(path):
+    try:
+        manifest = store.read_manifest(path)
+    except NewerVersionError:
+        raise
+    except ArchiveError:
         return None
-    manifest = store.read_manifest(path)
     if manifest.get("content_id") != content:
+        problem = f"{archive}: there is a profile {profile_id} already, of another input"
+        raise ArchiveError(problem, hint="choose another --id, or replace it with --force")
+    counts = manifest.get("tables")
+    if not isinstance(counts, dict) or not isinstance(counts.get("events"), int) or not store.is_intact(path, manifest):
         return None
-    counts = manifest["tables"]
-    assert isinstance(counts, dict)
-    return IngestResult(profile_id, path, True, 0, int(counts["events"]), content)
+    return IngestResult(profile_id, path, True, 0, counts["events"], content)
 
 
 def _write(

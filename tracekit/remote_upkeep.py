@@ -23,7 +23,7 @@ import xxhash
 
 from tracekit import archive as store
 from tracekit import tables, upkeep
-from tracekit.errors import ArchiveError
+from tracekit.errors import AGAIN_HINT, ArchiveError
 from tracekit.recognise import printable
 from tracekit.remote import (
     add_ledger_entry,
@@ -56,13 +56,13 @@ def verify(archive_url: str, profile_id: str, *, contents: bool = True) -> list[
     """Check one profile as ``upkeep.verify`` does, by the sizes and hashes in its manifest."""
     fs = filesystem()
     target = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{profile_id}"
-    hint = "ingest the capture again"
+    hint = AGAIN_HINT
     try:
         manifest = RemoteProfile(target).manifest
     except ArchiveError as error:
         return [{"profile": profile_id, "file": store.MANIFEST, "problem": error.problem, "hint": error.hint or hint}]
     there = {o.url.rsplit("/", 1)[1]: o for o in objects(target)}
-    known = cast(dict[str, dict[str, object]], manifest.get("files", {}))
+    known = store.stored_facts(manifest)
     found: list[dict[str, str | None]] = []
     for name in [f"{table}.parquet" for table in tables.TABLES]:
         problem = None
@@ -86,12 +86,14 @@ def relabel(archive_url: str, profile_id: str, labels: Mapping[str, str | None])
         path = Path(folder) / "sessions.parquet"
         url = f"{target}/{path.name}"
         download([(o.url, o.size_bytes) for o in objects(url)], Path(folder))
+        copied = local_path(url, Path(folder))
         try:
-            frame = pl.read_parquet(local_path(url, Path(folder)))
+            upkeep.check_file(copied, store.stored_facts(manifest), url)
+            frame = pl.read_parquet(copied)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise _damaged(url, error) from error
         store.write_table(tables.SESSIONS, upkeep.labelled(frame, labels), path)
-        files = {**cast(Mapping[str, object], manifest.get("files", {})), path.name: store.file_facts(path)}
+        files = {**store.stored_facts(manifest), path.name: store.file_facts(path)}
         _exchange(archive_url, profile_id, [path], {**manifest, "files": files})
 
 
@@ -107,8 +109,11 @@ def compact(archive_url: str, profile_id: str) -> tuple[int, int]:
         directory = local_path(target, Path(folder))
         try:
             upkeep.compact(directory.parent, profile_id)
-        except (ArchiveError, OSError, pa.ArrowException) as error:
-            raise _damaged(target, error.__cause__ or error) from error
+        except ArchiveError as error:
+            problem = error.problem.replace(str(directory), printable(target))
+            raise ArchiveError(problem, hint=error.hint) from error
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(target, error) from error
         changed = store.read_manifest(directory)
         _exchange(archive_url, profile_id, sorted(directory.glob("*.parquet")), changed)
         return before, upkeep.stored_bytes(directory)
@@ -125,7 +130,7 @@ def rename(archive_url: str, profile_id: str, new_id: str) -> None:
 
     A crash in between leaves both; the same command then finishes.
     """
-    upkeep.check_name(new_id)
+    store.check_name(new_id)
     manifest, target = _existing(archive_url, profile_id)
     changed = {**manifest, "profile": new_id}
     goal = f"{archive_url.rstrip('/')}/{store.PROFILE_PREFIX}{new_id}"
@@ -202,4 +207,4 @@ def _finish(root: str, folder: str, names: Sequence[str]) -> None:
 
 def _damaged(url: str, error: BaseException) -> ArchiveError:
     problem = str(error).partition("\n")[0]
-    return ArchiveError(f"{printable(url)}: damaged: {problem}", hint="ingest the capture again")
+    return ArchiveError(f"{printable(url)}: damaged: {problem}", hint=AGAIN_HINT)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tracekit import archive as store
 from tracekit import tables
-from tracekit.errors import ArchiveError, SchemaError
+from tracekit.errors import AGAIN_HINT, ArchiveError, SchemaError
 from tracekit.tables import Column, Table
 
 PROBLEMS = Table(
@@ -36,7 +36,6 @@ PROBLEMS = Table(
     ),
 )
 
-_AGAIN = "ingest the capture again"
 _OWNER = re.compile(r"-([0-9a-f]{8})\.(\d+)-[0-9a-f]{8}$")
 _ABANDONED_S = 24 * 3600
 """Age from which an unfinished directory of another machine counts as abandoned, in seconds."""
@@ -120,11 +119,11 @@ def verify(archive: Path, profile_id: str, *, contents: bool = True) -> list[dic
         return [_problem(profile_id, store.MANIFEST, error.problem, error.hint)]
     found = []
     if manifest.get("profile") != profile_id:
-        found.append(_problem(profile_id, store.MANIFEST, f"is of profile {manifest.get('profile')!r}", _AGAIN))
+        found.append(_problem(profile_id, store.MANIFEST, f"is of profile {manifest.get('profile')!r}", AGAIN_HINT))
     for table in tables.TABLES.values():
         problem = _table_problem(directory / f"{table.name}.parquet", table, manifest, contents)
         if problem:
-            found.append(_problem(profile_id, f"{table.name}.parquet", problem, _AGAIN))
+            found.append(_problem(profile_id, f"{table.name}.parquet", problem, AGAIN_HINT))
     return found
 
 
@@ -133,7 +132,7 @@ def _problem(profile_id: str, file: str, problem: str, hint: str) -> dict[str, s
 
 
 def _table_problem(path: Path, table: Table, manifest: store.Manifest, contents: bool) -> str | None:
-    files = cast(Mapping[str, Mapping[str, object]], manifest.get("files", {}))
+    files = store.stored_facts(manifest)
     counts = cast(Mapping[str, int], manifest.get("tables", {}))
     try:
         size = path.stat().st_size
@@ -167,23 +166,11 @@ def rename(archive: Path, profile_id: str, new_id: str) -> None:
     Raises:
         ArchiveError: if there is no such profile, the name is taken, or is none (letters, digits, ``.``, ``_``, ``-``).
     """
-    check_name(new_id)
+    store.check_name(new_id)
     if store.profile_path(archive, new_id).exists():
         raise ArchiveError(f"{archive}: there is a profile {new_id} already", hint="choose another name")
     _changed(archive, profile_id, new_id, {}, {"profile": new_id})
     remove(archive, profile_id)
-
-
-def check_name(name: str) -> None:
-    """Refuse what cannot name a profile.
-
-    Raises:
-        ArchiveError: if it is anything but letters, digits, ``.``, ``_`` and ``-``.
-    """
-    if store.slug(name) != name:
-        raise ArchiveError(
-            f"{name!r} is no name for a profile", hint="up to 64 letters, digits, dots, dashes and underscores"
-        )
 
 
 def relabel(archive: Path, profile_id: str, labels: Mapping[str, str | None]) -> None:
@@ -266,9 +253,16 @@ def _changed(
     writers: Mapping[str, Callable[[Path], None]],
     facts: Mapping[str, object],
 ) -> None:
-    """Publish a copy of a profile with some files written anew and some facts of its manifest changed."""
+    """Publish a copy of a profile with some files written anew and some facts of its manifest changed.
+
+    Raises:
+        ArchiveError: if a file to be written anew is not what was stored: the copy would hide that.
+    """
     directory = _existing(archive, profile_id)
     manifest = store.read_manifest(directory)
+    known = store.stored_facts(manifest)
+    for name in writers:
+        check_file(directory / name, known)
     staging = store.new_staging(archive, new_id)
     try:
         for path in sorted(directory.iterdir()):
@@ -276,13 +270,33 @@ def _changed(
                 writers[path.name](staging / path.name)
             elif path.name != store.MANIFEST and path.is_file():
                 _link(path, staging / path.name)
-        store.write_manifest(staging, {**manifest, **facts})
+        kept = {name: of_file for name, of_file in known.items() if name not in writers}
+        store.write_manifest(staging, {**manifest, **facts}, kept=kept)
         store.publish(staging, archive, new_id)
     except (pa.ArrowException, SchemaError, pl.exceptions.PolarsError) as error:
         problem = str(error).partition("\n")[0]
-        raise ArchiveError(f"{directory}: damaged: {problem}", hint=_AGAIN) from error
+        raise ArchiveError(f"{directory}: damaged: {problem}", hint=AGAIN_HINT) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def check_file(path: Path, known: Mapping[str, Mapping[str, object]], place: str = "") -> None:
+    """Refuse a file that is not what was stored.
+
+    Args:
+        path: the file.
+        known: size and hash of each file, from the manifest.
+        place: what to call it; by default the path.
+
+    Raises:
+        ArchiveError: if it is missing or has changed.
+    """
+    try:
+        is_same = path.name not in known or store.file_facts(path) == known[path.name]
+    except FileNotFoundError as error:
+        raise ArchiveError(f"{place or path}: missing", hint=AGAIN_HINT) from error
+    if not is_same:
+        raise ArchiveError(f"{place or path}: damaged: its content has changed since it was written", hint=AGAIN_HINT)
 
 
 def _link(source: Path, target: Path) -> None:

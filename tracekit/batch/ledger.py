@@ -66,11 +66,14 @@ class LocalLedger:
 
 
 def _contents(archive: Path) -> dict[str, str]:
-    """Content id → profile, of what is whole."""
+    """Content id → profile, of what is whole as far as manifests and sizes tell."""
     found = {}
     for profile_id in store.profile_ids(archive):
+        path = store.profile_path(archive, profile_id)
         with contextlib.suppress(ArchiveError):
-            found[str(store.read_manifest(store.profile_path(archive, profile_id)).get("content_id"))] = profile_id
+            manifest = store.read_manifest(path)
+            if store.is_intact(path, manifest):
+                found[str(manifest.get("content_id"))] = profile_id
     return found
 
 
