@@ -28,6 +28,7 @@ from tracekit.batch import Executors, Outcome, Task, cluster, local_processes, p
 from tracekit.batch.ledger import LEDGER, LocalLedger
 from tracekit.batch.running import memory_bytes, results
 from tracekit.batch.tasks import ingest_task
+from tracekit.errors import SourceError
 from tracekit.index import FOLDER as INDEX
 
 
@@ -109,6 +110,42 @@ def test_failures_name_file_and_reason(source: Path, tmp_path: Path) -> None:
     for outcome in failed:
         assert "bad" in outcome.name
         assert outcome.problem and "\n" not in outcome.problem and "Traceback" not in outcome.problem
+
+
+def test_what_a_stored_capture_lost_is_reported(tmp_path: Path) -> None:
+    whole, cut = small_trace(tmp_path / "in" / "a" / "trace.json"), tmp_path / "in" / "b" / "trace.json"
+    cut.parent.mkdir()
+    cut.write_bytes(whole.read_bytes()[:-40])
+    sound, damaged = sorted(do(tmp_path / "in", tmp_path / "out"), key=lambda o: o.name)
+    assert (sound.status, sound.warning_count, sound.problem) == ("stored", 0, None)
+    assert (damaged.status, damaged.event_count) == ("stored", 4)
+    assert damaged.warning_count and "lost: the file ends too soon" in (damaged.problem or "")
+
+
+def test_a_damaged_profile_is_read_again(tmp_path: Path) -> None:
+    source = tree(tmp_path / "in", 2)
+    do(source, tmp_path / "out")
+    before = stored(tmp_path / "out")
+    path = store.profile_path(tmp_path / "out", store.profile_ids(tmp_path / "out")[0]) / "events.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert by_status(do(source, tmp_path / "out")) == {"stored": 1, "known": 1, "failed": 0, "skipped": 0}
+    assert stored(tmp_path / "out") == before
+
+
+def test_an_unpacked_capture_gives_the_same_bytes_and_names_no_temporary_file(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    small_trace(folder / "rank0" / "trace.json")
+    (folder / "rank1").mkdir()
+    (folder / "rank1" / "trace.json").write_text('{"traceEvents": [{"ph":"X","name"')
+    packed = shutil.make_archive(str(tmp_path / "job"), "tar", folder)
+    done = [tracekit.ingest([packed], tmp_path / name) for name in ("a", "b")]
+    assert done[0].first_warning == done[1].first_warning
+    assert (done[0].first_warning or "").startswith("rank1/trace.json: ")
+    assert stored(tmp_path / "a") == stored(tmp_path / "b")
+    with pytest.raises(SourceError, match=r"^trace.json: ") as raised:
+        shutil.rmtree(folder / "rank0")
+        tracekit.ingest([shutil.make_archive(str(tmp_path / "bad"), "tar", folder / "rank1")], tmp_path / "c")
+    assert "tmp" not in str(raised.value)
 
 
 def test_changed_captures_are_read_again_and_ledgers_are_never_the_last_word(tmp_path: Path) -> None:

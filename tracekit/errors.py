@@ -37,7 +37,7 @@ class SourceError(TracekitError):
 
     def __init__(self, path: Path, problem: str, *, hint: str = "") -> None:
         super().__init__(f"{path}: {problem}", hint=hint)
-        self.path = path
+        self.path, self.reason = path, problem
 
     def __reduce__(self) -> tuple[type[SourceError], tuple[Path, str], dict[str, object]]:
         return (type(self), (self.path, self.problem), self.__dict__)

@@ -42,6 +42,10 @@ class IngestResult:
     read_bytes: int
     event_count: int
     content_id: str
+    warning_count: int = 0
+    """Notes of the profile that are errors or warnings: what was lost, or does not fit."""
+    first_warning: str | None = None
+    """The gravest of them, in one line."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,11 @@ def ingest(
             path = store.publish(staging, root, name)
             if _device_tables(found):
                 store.remember_origin(root, name, found.root)
+        except SourceError as error:
+            raise _of_label(error, inputs, Path(workdir)) from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    return IngestResult(name, path, False, size, counts.tables["events"], content)
+    return IngestResult(name, path, False, size, counts.tables["events"], content, *_warnings(path))
 
 
 def _inputs(artifacts: Sequence[Artifact], progress: Progress | None) -> list[_Input]:
@@ -176,7 +182,18 @@ def _stored(archive: Path, profile_id: str, content: str) -> IngestResult | None
     counts = manifest.get("tables")
     if not isinstance(counts, dict) or not isinstance(counts.get("events"), int) or not store.is_intact(path, manifest):
         return None
-    return IngestResult(profile_id, path, True, 0, counts["events"], content)
+    return IngestResult(profile_id, path, True, 0, counts["events"], content, *_warnings(path))
+
+
+def _warnings(profile: Path) -> tuple[int, str | None]:
+    """How many notes of a profile are errors or warnings, and the gravest."""
+    grave = pl.col("severity").replace_strict({"error": 0, "warning": 1}, default=None, return_dtype=pl.Int64)
+    notes = store.scan_file(profile, "notes").with_columns(_grave=grave).filter(pl.col("_grave").is_not_null())
+    found = notes.sort("_grave", pl.col("event_count").fill_null(0) * -1, maintain_order=True).collect()
+    if found.is_empty():
+        return 0, None
+    path, message = found.select("path", "message").row(0)
+    return found.height, message if path in (None, ".") else f"{path}: {message}"
 
 
 def _write(
@@ -232,11 +249,17 @@ def _read(item: _Input, sink: ArtifactSink) -> SourceError | None:
     try:
         source(item.artifact.format or "").read(item.artifact, sink)
     except SourceError as error:
-        sink.note("error", "unreadable_file", error.problem, hint=error.hint or None)
+        sink.note("error", "unreadable_file", error.reason, hint=error.hint or None)
         return error
     finally:
         sink.finish()
     return None
+
+
+def _of_label(error: SourceError, inputs: Sequence[_Input], workdir: Path) -> SourceError:
+    """The error by the label of its file, if that was unpacked for reading only: its path means nothing to the user."""
+    labels = {i.artifact.path: i.artifact.label for i in inputs if i.artifact.path.is_relative_to(workdir)}
+    return SourceError(Path(labels[error.path]), error.reason, hint=error.hint) if error.path in labels else error
 
 
 def _derive(found: Discovery, staging: Staging, labels: Mapping[str, str]) -> dict[str, int]:

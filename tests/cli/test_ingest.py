@@ -21,6 +21,25 @@ def test_ingest_again_is_a_no_op_and_info_shows_it(tmp_path: Path) -> None:
         assert word in info.stdout
 
 
+def test_what_a_capture_lost_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    text = '{"traceEvents": [{"ph":"X","name":"a","ts":1,"dur":1,"pid":1,"tid":1},{"ph":"X","name":"b","ts":'
+    path.write_text(text)
+    for _ in range(2):
+        result = tracekit("ingest", path, "-o", tmp_path / "a")
+        assert result.returncode == 0
+        assert result.stderr.startswith(
+            f"warning: t.json: 1 event lost: the file ends too soon (byte {text.rindex('{')}: "
+        )
+
+
+@pytest.mark.parametrize("id_", ["a b", "a/../b"])
+def test_a_name_is_taken_as_it_is_or_refused(tmp_path: Path, id_: str) -> None:
+    result = tracekit("ingest", FUSED, "-o", tmp_path / "a", "--id", id_)
+    assert_one_line(result)
+    assert "letters, digits, dots, dashes and underscores" in result.stderr
+
+
 def test_info_as_json_has_exact_counts(tmp_path: Path) -> None:
     import json
 

@@ -27,7 +27,8 @@ RESULTS = Table(
         Column("event_count", pl.Int64(), "Events stored.", nullable=True),
         Column("took_ns", pl.Int64(), "Time of the worker.", nullable=True, unit="ns"),
         Column("attempts", pl.Int64(), "How often it was tried."),
-        Column("problem", pl.String(), "What went wrong.", nullable=True),
+        Column("warning_count", pl.Int64(), "Notes of the profile that are errors or warnings.", nullable=True),
+        Column("problem", pl.String(), "Why it failed; of a stored one, the gravest of its warnings.", nullable=True),
         Column("hint", pl.String(), "What to do about it.", nullable=True),
     ),
 )

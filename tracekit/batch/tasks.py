@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,7 @@ from tracekit.ingestion import ingest
 Status = Literal["stored", "known", "failed", "skipped"]
 STATUSES = ("stored", "known", "failed", "skipped")
 """stored: written now; known: the archive held it; failed: see the problem; skipped: the batch ended before."""
+_LOOK = "`tracekit info` shows all notes of a profile"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Outcome:
     took_ns: int | None = None
     attempts: int = 1
     problem: str | None = None
+    """Why it failed; of a stored one, the gravest of its warnings."""
     hint: str | None = None
+    warning_count: int | None = None
     content_id: str | None = field(default=None, compare=False)
 
 
@@ -88,11 +92,31 @@ def _ingest(task: Task, archive: str) -> Outcome:
         target = Path(archive)
         if remote.is_url(archive):
             target = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-out-")))
-        done = ingest(paths, target, labels=dict(task.labels), neff_cache=task.neff_cache)
+        try:
+            done = ingest(paths, target, labels=dict(task.labels), neff_cache=task.neff_cache)
+        except TracekitError as error:
+            return failed(task, _of_objects(error.problem, task, paths), error.hint)
         status: Status = "known" if done.was_stored else "stored"
         if remote.is_url(archive):
             status = "stored" if remote.upload(done.path, archive) else "known"
-    return Outcome(task.name, status, done.profile_id, done.read_bytes, done.event_count, content_id=done.content_id)
+    return Outcome(
+        task.name,
+        status,
+        done.profile_id,
+        done.read_bytes,
+        done.event_count,
+        problem=done.first_warning,
+        hint=_LOOK if done.warning_count else None,
+        warning_count=done.warning_count,
+        content_id=done.content_id,
+    )
+
+
+def _of_objects(problem: str, task: Task, paths: Sequence[Path]) -> str:
+    """A message with the addresses of objects in the place of their copies."""
+    for url, path in zip(task.paths, paths, strict=True) if task.objects else ():
+        problem = problem.replace(str(path), url)
+    return problem
 
 
 def work_alone() -> None:

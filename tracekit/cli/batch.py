@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli.output import console, printable, write_rows
-from tracekit.cli.units import duration, size
+from tracekit.cli.units import and_more, duration, size, told
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ Examples:
 """
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _LOCAL_SHARE = 0.8
+_WARNED = 10
+"""Captures with warnings that the summary names."""
 
 
 def _bytes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -240,6 +242,13 @@ def _summary(outcomes: list[Outcome], found: Plan, took_ns: int, archive: str) -
     for outcome in sorted((o for o in outcomes if o.status == "failed"), key=lambda o: o.name)[:30]:
         hint = f" ({printable(outcome.hint)})" if outcome.hint else ""
         out.print(f"failed  {printable(outcome.name)}: {printable(outcome.problem or '')}{hint}", soft_wrap=True)
+    warned = sorted((o for o in outcomes if o.status == "stored" and o.warning_count), key=lambda o: o.name)
+    for outcome in warned[:_WARNED]:
+        more = and_more(outcome.warning_count or 0, "warning")
+        text = f"warning {printable(outcome.name)}: {printable(told(outcome.problem or ''))}{more}"
+        out.print(text, style="yellow", soft_wrap=True)
+    if len(warned) > _WARNED:
+        out.print(f"  … and {len(warned) - _WARNED:,} more with warnings: --results FILE has all", style="dim")
     counts = {status: sum(o.status == status for o in outcomes) for status in ("stored", "known", "failed", "skipped")}
     words = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n or status == "stored")
     read = sum(o.read_bytes for o in outcomes)

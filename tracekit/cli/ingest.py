@@ -8,7 +8,7 @@ import click
 
 from tracekit.cli.given import reading
 from tracekit.cli.output import console, printable
-from tracekit.cli.units import duration, size
+from tracekit.cli.units import and_more, duration, size, told
 
 _EPILOG = """\b
 Examples:
@@ -59,6 +59,10 @@ def command(
             progress=progress,
         )
     out = console()
+    if result.warning_count:
+        more = and_more(result.warning_count, "warning")
+        text = printable(told(result.first_warning or ""))
+        console(stderr=True).print(f"warning: {text}{more}", style="yellow", soft_wrap=True)
     if result.was_stored:
         out.print(f"{printable(str(result.path))}: already stored, nothing to do")
         return

@@ -66,6 +66,11 @@ def moment(ns: int | None) -> str:
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}.{rest:09d}"
 
 
+def and_more(count: int, noun: str) -> str:
+    """What follows the first of several: `` (and 2 more warnings)``; nothing where it is the only one."""
+    return f" (and {plural(count - 1, f'more {noun}')})" if count > 1 else ""
+
+
 def told(message: str) -> str:
     """A stored message for people: exact nanoseconds in a fitting unit, ``1 event(s)`` as ``1 event``."""
     counted = _EITHER.sub(lambda m: f"{m[1]}{m[2]}" if m[1] == "1" else f"{m[1]}{m[2]}s", message)
