@@ -198,3 +198,17 @@ def test_the_rank_that_comes_late_is_named(cache: Path) -> None:
     late = profile.metric("collectives").filter(pl.col("late_ns") > 0).collect()
     assert rows["subject"].to_list() == [f"rank {r}" for r in late["rank"]] == ["rank 1"]
     assert rows["at_stake_ns"].to_list() == late["late_ns"].to_list()
+
+
+@pytest.mark.parametrize(("late", "expected"), [((60, 20), [0]), ((60, 60), []), ((5, 60), [1])])
+def test_ranks_that_take_turns_are_no_stragglers(
+    late: tuple[int, int], expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracekit.metrics import advice as module
+
+    arrivals = [event("collective", 0, 500, session=f"s{rank}") for rank in range(2)]
+    scope = [window(0, 1_000, 1, f"s{rank}") for rank in range(2)]
+    rows = [{"session": f"s{r}", "rank": r, "late_ns": ns, "last_count": 1} for r, ns in enumerate(late)]
+    monkeypatch.setattr(module, "_result", lambda *_: pl.LazyFrame(rows))
+    found = module._stragglers(inputs(arrivals, scope=scope), pl.LazyFrame()).collect()
+    assert found["subject"].to_list() == [f"rank {rank}" for rank in expected]

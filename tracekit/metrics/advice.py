@@ -33,6 +33,7 @@ _EVIDENCE = 12
 _HOST_SHARE = 0.1
 """Share of the measured time from which late dispatch is a finding."""
 _WAIT_SHARE = 0.01
+_DIRECTIONS = {"copy_in": "to the device", "copy_out": "from the device", "copy": "on the device"}
 
 
 def advice(inputs: Inputs) -> pl.LazyFrame:
@@ -150,6 +151,7 @@ def _scalar_copies(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     repeated = _result("copies", inputs).filter("is_repeated_scalar")
     small = activity.copies(inputs.events).filter(pl.col("moved_bytes") <= 16)
     ids = small.group_by("session", direction="kind").agg(evidence_ids=pl.col("event_id").sort().head(_EVIDENCE))
+    where = pl.col("direction").cast(pl.String).replace(_DIRECTIONS)
     return repeated.join(ids, on=["session", "direction"]).select(
         "session",
         "evidence_ids",
@@ -157,7 +159,7 @@ def _scalar_copies(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
         subject="direction",
         at_stake_ns="scalar_ns",
         formula=pl.lit("summed durations of the copies of at most 16 bytes"),
-        message=pl.format("a scalar is copied in every step, {} in all", _times("scalar_count")),
+        message=pl.format("a scalar is copied {} in every step, {} in all", where, _times("scalar_count")),
         next_step=pl.lit("keep the value on the device (a buffer), or pass it as a Python number that is compiled in"),
         occurrence_count="scalar_count",
         evidence=pl.lit("event"),
@@ -222,7 +224,7 @@ def _recompilation(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
-    """Ranks that the others wait for in collectives."""
+    """The rank that the others wait for in collectives: one alone. Where several take turns, none is to blame."""
     late = _result("collectives", inputs).filter(pl.col("late_ns") > 0)
     window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     ids = (
@@ -234,7 +236,8 @@ def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
         at_stake_ns=pl.col("late_ns").sum(), occurrence_count=pl.col("last_count").sum()
     )
     return (
-        summed.join(window, on="session")
+        summed.filter(2 * pl.col("at_stake_ns") > pl.col("at_stake_ns").sum())
+        .join(window, on="session")
         .filter(pl.col("at_stake_ns") >= _WAIT_SHARE * pl.col("_window_ns"))
         .join(ids, on="session")
         .with_columns(
@@ -242,7 +245,7 @@ def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
             subject=pl.format("rank {}", pl.col("rank").cast(pl.String).fill_null("unknown")),
             formula=pl.lit("summed time by which it arrived after the rank before it"),
             message=pl.format(
-                "the other ranks wait for rank {} in collectives, {}",
+                "the other ranks of this capture wait for rank {} in collectives, {}",
                 pl.col("rank").cast(pl.String).fill_null("unknown"),
                 _times("occurrence_count"),
             ),
