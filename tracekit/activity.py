@@ -9,6 +9,8 @@ from __future__ import annotations
 import polars as pl
 
 COPY_KINDS = ("copy_in", "copy_out", "copy")
+DEVICE_WORK_KINDS = ("execution", "memory", "collective", *COPY_KINDS)
+"""Kinds of the lane ``hardware`` that keep a device busy."""
 BLOCKING_OPS = ("aten::item", "aten::_local_scalar_dense")
 """Operators that block until a value has come back from the device."""
 
@@ -51,8 +53,7 @@ def model_switches(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def device_work(events: pl.LazyFrame) -> pl.LazyFrame:
     """Everything that keeps a device busy: compute, collectives and copies of the lane ``hardware``."""
-    kinds = ["execution", "memory", "collective", *COPY_KINDS]
-    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(kinds))
+    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(DEVICE_WORK_KINDS))
 
 
 def host_work(events: pl.LazyFrame) -> pl.LazyFrame:
