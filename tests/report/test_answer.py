@@ -9,7 +9,7 @@ from tests.metrics.build import Row, chain, event, inputs, window
 from tracekit.report.answer import answer
 from tracekit.report.model import Answer
 from tracekit.report.results import Results
-from tracekit.report.words import captured, numbered
+from tracekit.report.words import brief, captured, numbered
 from tracekit.tables import TABLES
 
 
@@ -83,6 +83,29 @@ def test_a_launch_call_that_blocks_is_named() -> None:
     assert "the launch call of the next execution had begun and did not return" in text(held)
     assert "late dispatch is not why" in returned.headline
     assert "the runtime had not started it" in text(returned)
+
+
+def test_a_collective_has_the_name_that_its_table_gives() -> None:
+    attrs = '{"Collective name": "allreduce"}'
+    rows = [event("collective", 0, 60, attrs_json=attrs), event("execution", 60, 100)]
+    chains = [
+        chain([1], name="record_param_comms", kind="collective", hardware_start_ns=0, hardware_end_ns=60, device_ns=60),
+        chain([2], name="aten::mm", hardware_start_ns=60, hardware_end_ns=100, device_ns=40),
+    ]
+    found = text(told(rows, [window(0, 100, 1)], chains))
+    assert "Most device time goes to allreduce 60.0\u00a0% and aten::mm 40.0\u00a0%." in found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ncclKernel_AllReduce(ncclDevComm*, unsigned long, ncclWork*, more, arguments)", "ncclKernel_AllReduce(…)"),
+        ("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl>(int)", "elementwise_kernel<…>"),
+        ("short(int)", "short(int)"),
+    ],
+)
+def test_names_in_sentences_are_brief(name: str, expected: str) -> None:
+    assert brief(name).endswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,19 @@ def answer(results: Results) -> Answer:
 
 
 def top_ops(results: Results) -> pl.DataFrame | None:
-    """Operators (or kernels, where no operator is known) by device time: name, device_ns, execution_count."""
+    """Operators (or kernels, where no operator is known) by device time: name, device_ns, execution_count.
+
+    Collectives have the names of the metric ``collectives``: their operator is often only the framework's bookkeeping.
+    """
     work = results.get("work", by="op")
     if work is None:
         return None
+    columns = ("name", "device_ns", "execution_count")
+    named = results.get("collectives")
+    if named is not None:
+        work = work.filter(pl.col("kind") != "collective")
+        found = named.select("name", device_ns="collective_ns", execution_count="collective_count")
+        work = pl.concat([work.select(columns), found])
     sums = work.group_by("name").agg(pl.col("device_ns", "execution_count").sum())
     return sums.sort("device_ns", "name", descending=[True, False])
 

@@ -22,10 +22,11 @@ def percent(part: int, whole: int) -> str:
 
 
 def brief(name: str, width: int = 60) -> str:
-    """A name in a sentence: that of a kernel can fill the screen, so its template arguments or its middle give way."""
-    function = name.partition("<")[0]
-    if len(name) > width and 0 < len(function) < len(name):
-        name = f"{function}<…>"
+    """A name in a sentence: that of a kernel can fill the screen, so its arguments or its middle give way."""
+    for opening, shortened in (("<", "<…>"), ("(", "(…)")):
+        function = name.partition(opening)[0]
+        if len(name) > width and 0 < len(function) < len(name):
+            name = f"{function}{shortened}"
     tail = (width - 1) // 3
     return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
