@@ -62,6 +62,13 @@ DAMAGED: dict[str, tuple[Inputs, str]] = {
     "only_protobuf": (changed(sound(), notes=note("ntrace_not_understood")), "care"),
     "idle_cores": (changed(sound(), artifacts=ARTIFACTS.rows([ntff(0), ntff(1)])), "info"),
     "outside_window": (sound(event("window", 0, 20, lane="dispatch"), op(30, 40)), "care"),
+    "step_outside_window": (
+        sound(
+            event("window", 0, 200, lane="dispatch"),
+            event("annotation", 0, 5_000, lane="dispatch", name="ProfilerStep#1"),
+        ),
+        "care",
+    ),
     "zero_durations": (sound(event("execution", 17, 17)), "info"),
     "clocks_disagree": (changed(sound(), sessions=sessions({"session": "s", "clock_residual_ns": 20_000})), "care"),
     "mixed_ranks": (
@@ -101,6 +108,12 @@ def test_a_sound_capture_triggers_nothing() -> None:
     found = doctor.diagnose(sound())
     assert found.is_empty() and doctor.verdict(found) == 0
     assert found.schema == doctor.DIAGNOSES.schema
+
+
+def test_a_step_that_ends_with_the_profiler_is_recorded() -> None:
+    spans = [event("window", 5, 1_000, lane="dispatch")]
+    spans.append(event("annotation", 0, 1_004, lane="dispatch", name="ProfilerStep#1"))
+    assert "step_outside_window" not in doctor.diagnose(sound(*spans))["check"].to_list()
 
 
 def test_gravest_first() -> None:

@@ -9,14 +9,21 @@ from __future__ import annotations
 import polars as pl
 
 COPY_KINDS = ("copy_in", "copy_out", "copy")
+DEVICE_WORK_KINDS = ("execution", "memory", "collective", *COPY_KINDS)
+"""Kinds of the lane ``hardware`` that keep a device busy."""
 BLOCKING_OPS = ("aten::item", "aten::_local_scalar_dense")
 """Operators that block until a value has come back from the device."""
 
-_COMPILATION = (
-    r"(?i)_dynamo/convert_frame|_inductor/compile_fx|neuronx?[-_]?cc\b|neuron::compile|xla.*compil"
-    r"|\bcompil(e|ing|ation)\b"
+_COMPILATION = r"(?i)neuronx?[-_]?cc\b|neuron::compile|xla.*compil|\bcompil(e|ing|ation)\b|\(dynamo_timed\)$"
+"""What compilers call themselves in ranges and operators; torch.compile marks its phases itself."""
+
+_COMPILER_FRAME = (
+    r"(_dynamo/convert_frame\.py|_inductor/compile_fx\.py|triton/compiler/compiler\.py"
+    r"|(torch_neuronx|libneuronxla|torch_xla)/\S+\.py)\(\d+\): \w*compile(_|$)"
+    r"|neuronxcc/driver/\S+\.py\("
 )
-"""Names of host events that compile: frames of torch.compile, and what compilers call themselves."""
+"""Python frames that compile for a device. A path is no reason: modules named after compilers run in each step, and
+``re.compile`` compiles no model."""
 
 _LANE, _KIND = pl.col("lane"), pl.col("kind")
 _PRIMARY = pl.col("is_primary")
@@ -46,8 +53,7 @@ def model_switches(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def device_work(events: pl.LazyFrame) -> pl.LazyFrame:
     """Everything that keeps a device busy: compute, collectives and copies of the lane ``hardware``."""
-    kinds = ["execution", "memory", "collective", *COPY_KINDS]
-    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(kinds))
+    return events.filter(_PRIMARY & (_LANE == "hardware") & _KIND.is_in(DEVICE_WORK_KINDS))
 
 
 def host_work(events: pl.LazyFrame) -> pl.LazyFrame:
@@ -65,8 +71,10 @@ def host_waits(events: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def compilations(events: pl.LazyFrame) -> pl.LazyFrame:
-    """Host events whose name says that something is compiled."""
-    return events.filter(_PRIMARY & (_LANE == "dispatch") & pl.col("name").str.contains(_COMPILATION))
+    """Host events whose name says that something is compiled for a device: ranges, operators and compilers' frames."""
+    host, is_frame, name = _LANE == "dispatch", _KIND == "python", pl.col("name")
+    is_compiler = is_frame & name.str.contains(_COMPILER_FRAME)
+    return _either(events, host & is_compiler, host & ~is_frame & name.str.contains(_COMPILATION))
 
 
 def model_loads(events: pl.LazyFrame) -> pl.LazyFrame:

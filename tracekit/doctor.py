@@ -46,6 +46,8 @@ _COVERED_NOTES = frozenset(
 _INFO_NOTES = frozenset({"no_ntff", "neff_from_cache", "nested_archive", "repaired_events"})
 _OVERHEAD_RATIO = 0.05
 _RESIDUAL_NS = 10_000
+_UNRECORDED_RATIO = 0.01
+"""Share of a step from which it matters that the profiler was not running."""
 
 
 def diagnose(inputs: Inputs) -> pl.DataFrame:
@@ -242,20 +244,45 @@ def _idle_cores(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _outside_window(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
-    window = (
+def _windows(inputs: Inputs) -> pl.LazyFrame:
+    """When the profiler of each session was running, as far as its trace tells."""
+    return (
         inputs.events.filter((pl.col("kind") == "window") & (pl.col("end_ns") > pl.col("start_ns")))
         .group_by("session").agg(opened_ns=pl.col("start_ns").min(), closed_ns=pl.col("end_ns").max())
     )  # fmt: skip
+
+
+def _outside_window(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     inside = (pl.col("end_ns") > pl.col("opened_ns")) & (pl.col("start_ns") < pl.col("closed_ns"))
     measured = inputs.events.filter(
         pl.col("is_primary") & ~pl.col("kind").is_in(["window", "annotation", "python", "overhead", "other"])
     )
-    stray = measured.join(window, on="session").filter(~inside).group_by("session").agg(event_count=pl.len())
+    stray = measured.join(_windows(inputs), on="session").filter(~inside).group_by("session").agg(event_count=pl.len())
     message = pl.format("{} outside the profiler's window", _counted("event"))
     return _report(
         stray, "outside_window", "care", message, "synchronise before the profiler starts and stops", "event_count"
     )
+
+
+def _unrecorded_steps(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
+    """Measured steps that began before the profiler did, or lasted on when it had stopped."""
+    until = pl.min_horizontal("end_ns", "closed_ns")
+    recorded = (until - pl.max_horizontal("start_ns", "opened_ns")).clip(lower_bound=0)
+    cut = (
+        steps(inputs.events).filter(~pl.col("is_warmup"))
+        .join(_windows(inputs), on="session")
+        .with_columns(_outside_ns=pl.col("duration_ns") - recorded)
+        .filter(pl.col("_outside_ns") > _UNRECORDED_RATIO * pl.col("duration_ns"))
+        .group_by("session")
+        .agg(event_count=pl.len(), _share=(100 * pl.col("_outside_ns") / pl.col("duration_ns")).max().round(1))
+    )  # fmt: skip
+    message = pl.format(
+        "{} outside the profiler's window for up to {} % of its time: nothing is recorded there, and it counts as idle",
+        _counted("step"),
+        "_share",
+    )
+    step = "call prof.step() at the end of every step, and stop the profiler right after it"
+    return _report(cut, "step_outside_window", "care", message, step, "event_count")
 
 
 def _zero_times(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
@@ -333,6 +360,7 @@ CHECKS: tuple[Check, ...] = (
     _only_protobuf,
     _idle_cores,
     _outside_window,
+    _unrecorded_steps,
     _zero_times,
     _clocks,
     _ranks,

@@ -90,5 +90,5 @@ def test_equal_notes_of_several_files_are_told_once(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines() == [
         "Notes",
         "  info a.pb and 2 more files: drift by 123.5 µs",
-        "  info 2 events lost (in 2 sessions)",
+        "  info 2 events lost (in each of 2 sessions)",
     ]

@@ -91,7 +91,7 @@ def test_busy_time_of_each_core_equals_the_tables(pair: tuple[Inputs, Decoded]) 
 def test_busy_time_of_each_track_equals_the_tables(pair: tuple[Inputs, Decoded]) -> None:
     """A thread, a stream, a core: what the viewer shows as one row has the same union as its events."""
     inputs, found = pair
-    columns = ("session", "lane", "core_index", "physical_core", "stream_id", "process_id", "thread_id")
+    columns = ("session", "lane", "kind", "core_index", "physical_core", "stream_id", "process_id", "thread_id")
     events = on_common_clock(inputs, inputs.events.filter("is_primary"))
     expected: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
     for start, end, *rest in events.select("start_ns", "end_ns", *columns).collect().rows():
@@ -101,6 +101,15 @@ def test_busy_time_of_each_track_equals_the_tables(pair: tuple[Inputs, Decoded])
         track = found.tracks[s.track]
         drawn[track.parent_uuid, track.sibling_merge_key].append((s.start_ns, s.end_ns))
     assert Counter(map(union_ns, drawn.values())) == Counter(map(union_ns, expected.values()))
+
+
+def test_tracks_of_work_hold_nothing_else(pair: tuple[Inputs, Decoded]) -> None:
+    """What the viewer shows as busy is device work: no annotation, wait or change of the model lies on its track."""
+    _, found = pair
+    on_device = [s for s in from_events(found) if found.path(s.track)[1] == "hardware"]
+    for s in on_device:
+        is_beside = found.path(s.track)[2].endswith(" · annotations and other")
+        assert is_beside is (s.categories[0] not in WORK), s
 
 
 def union_ns(spans: list[tuple[int, int]]) -> int:
@@ -115,6 +124,7 @@ def union_ns(spans: list[tuple[int, int]]) -> int:
 def track_key(
     session: str,
     lane: str,
+    kind: str,
     core: int | None,
     physical: int | None,
     stream: int | None,
@@ -128,7 +138,7 @@ def track_key(
         return session, lane, core
     if lane == "stream":
         return session, lane, tid if stream is None else stream
-    return session, lane, core, stream if physical is None else physical
+    return session, lane, core, stream if physical is None else physical, kind in WORK
 
 
 def test_slices_of_a_track_nest(pair: tuple[Inputs, Decoded]) -> None:

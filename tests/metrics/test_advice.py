@@ -8,7 +8,8 @@ import pytest
 import tracekit
 from tests.metrics.build import Row, chain, event, inputs, window
 from tests.shared_data import NEURON, SAMPLES, needs_shared
-from tracekit.metrics.advice import ADVICE, PATTERNS, advice
+from tracekit.fusing import PATTERNS
+from tracekit.metrics.advice import ADVICE, advice
 from tracekit.metrics.base import Inputs
 
 
@@ -73,6 +74,55 @@ def test_elementwise_runs_are_for_the_compiler_unless_a_pattern_explains_them() 
     assert not found(executions(["mm", "add", "mul", "tanh", "mm"]), "compile")
     assert not found(executions(["mm", *RMS, "mm"]), "compile")
     assert not found(executions(["add", "mul", "mm", "tanh", "sub"]), "compile")
+
+
+def in_a_row(names: list[str], gaps: list[int], between: list[Row], scope: list[Row] | None = None) -> Inputs:
+    """Executions of 10 µs, each after its gap, with other events beside them."""
+    starts = [10_000 * n + sum(gaps[: n + 1]) for n in range(len(names))]
+    rows = [event("execution", start, start + 10_000, name="kernel") for start in starts]
+    chains = [
+        chain([n + 1], name=f"aten::{name}", device_ns=10_000, hardware_start_ns=start, hardware_end_ns=start + 10_000)
+        for n, (name, start) in enumerate(zip(names, starts, strict=True))
+    ]
+    return inputs([*rows, *between], chains, scope)
+
+
+ELEMENTWISE = ["add", "mul", "tanh", "sub", "add"]
+
+
+def test_a_run_claims_no_more_of_a_gap_than_a_launch() -> None:
+    (row,) = found(in_a_row(ELEMENTWISE, [0, 2_000, 90_000_000, 0, 5_000], []), "compile")
+    assert row["at_stake_ns"] == 4 * 10_000 + 2_000 + 100_000 + 5_000
+    (row,) = found(in_a_row(RMS, [90_000_000, 0, 90_000_000, 0, 0, 0], []), "fuse")
+    assert row["at_stake_ns"] == 5 * 10_000 + 100_000
+
+
+@pytest.mark.parametrize(
+    ("between", "is_cut"),
+    [
+        pytest.param(event("collective", 20_500, 21_000), True, id="collective"),
+        pytest.param(event("copy_in", 20_500, 21_000), True, id="copy-on-device"),
+        pytest.param(event("copy_in", 20_500, 21_000, lane="runtime"), True, id="copy-by-host"),
+        pytest.param(event("collective", 20_500, 21_000, core_index=1), False, id="other-core"),
+        pytest.param(event("collective", 10_500, 19_000), False, id="hidden-behind-an-execution"),
+    ],
+)
+def test_runs_end_where_data_moves_in_a_gap(between: Row, is_cut: bool) -> None:
+    gaps = [0, 0, 2_000, 0, 0, 0]
+    assert bool(found(in_a_row(RMS, gaps, [between]), "fuse")) is not is_cut
+    assert bool(found(in_a_row(ELEMENTWISE, gaps[:5], [between]), "compile")) is not is_cut
+
+
+def test_runs_end_with_their_step() -> None:
+    scope = [window(0, 20_000, 1), window(20_000, 60_000, 2)]
+    assert not found(in_a_row(RMS, [0] * 6, [], scope), "fuse")
+    assert not found(in_a_row(ELEMENTWISE, [0] * 5, [], scope), "compile")
+
+
+def test_the_costliest_runs_are_the_evidence() -> None:
+    gaps = [0] * 4 + [0] + [0, 50_000, 0, 0]
+    (row,) = found(in_a_row([*ELEMENTWISE[:4], "mm", *ELEMENTWISE[:4]], gaps, []), "compile")
+    assert row["evidence_ids"] == [6, 7, 8, 9, 1, 2, 3, 4]
 
 
 def test_no_finding_without_evidence() -> None:
@@ -148,3 +198,17 @@ def test_the_rank_that_comes_late_is_named(cache: Path) -> None:
     late = profile.metric("collectives").filter(pl.col("late_ns") > 0).collect()
     assert rows["subject"].to_list() == [f"rank {r}" for r in late["rank"]] == ["rank 1"]
     assert rows["at_stake_ns"].to_list() == late["late_ns"].to_list()
+
+
+@pytest.mark.parametrize(("late", "expected"), [((60, 20), [0]), ((60, 60), []), ((5, 60), [1])])
+def test_ranks_that_take_turns_are_no_stragglers(
+    late: tuple[int, int], expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracekit.metrics import advice as module
+
+    arrivals = [event("collective", 0, 500, session=f"s{rank}") for rank in range(2)]
+    scope = [window(0, 1_000, 1, f"s{rank}") for rank in range(2)]
+    rows = [{"session": f"s{r}", "rank": r, "late_ns": ns, "last_count": 1} for r, ns in enumerate(late)]
+    monkeypatch.setattr(module, "_result", lambda *_: pl.LazyFrame(rows))
+    found = module._stragglers(inputs(arrivals, scope=scope), pl.LazyFrame()).collect()
+    assert found["subject"].to_list() == [f"rank {rank}" for rank in expected]

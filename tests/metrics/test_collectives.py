@@ -63,6 +63,12 @@ def test_name_and_bytes_come_from_the_framework_then_the_operator_then_the_event
     }  # fmt: skip
 
 
+def test_bookkeeping_is_no_name_of_a_collective() -> None:
+    events = [event("collective", 0, 10, name="ncclKernel_AllReduce")]
+    (row,) = found(inputs(events, [chain([1], name="record_param_comms")]))
+    assert row["name"] == "ncclKernel_AllReduce"
+
+
 def test_the_rank_that_comes_last_is_told() -> None:
     events = [
         reduced("a", 100, 300), reduced("b", 150, 300), reduced("c", 240, 300),

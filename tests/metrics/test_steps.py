@@ -27,7 +27,7 @@ def found(rows: list[Row]) -> dict[int, str | None]:
         pytest.param([], {0: None, 1: None}, id="plain"),
         pytest.param([event("model", 5, 6, lane="runtime", name="model_load")], {0: "model_load", 1: None}, id="load"),
         pytest.param(
-            [event("python", 5, 6, lane="dispatch", name="torch/_dynamo/convert_frame.py(1): x")],
+            [event("python", 5, 6, lane="dispatch", name="torch/_dynamo/convert_frame.py(1): _compile")],
             {0: "compilation", 1: None},
             id="compile",
         ),

@@ -287,6 +287,24 @@ def test_fits_a_phone(opened: Open, small_report: Path) -> None:
     assert report.console == []
 
 
+LEGEND = """() => { const legend = document.querySelector('.plot .u-legend');
+  const colon = getComputedStyle(legend.querySelectorAll('th')[1], '::after').content;
+  return [legend.textContent, colon, getComputedStyle(legend.querySelector('.u-series')).visibility]; }"""
+
+
+def test_a_legend_shows_values_only_below_the_pointer(opened: Open, small_report: Path) -> None:
+    report = opened(small_report)
+    text, colon, first = report.js(LEGEND)
+    assert "–" not in text and "--" not in text
+    assert (colon, first) == ("none", "hidden")
+    over = report.page.locator(".plot .u-over").first
+    over.scroll_into_view_if_needed()
+    over.hover()
+    text, colon, first = report.js(LEGEND)
+    assert any(letter.isdigit() for letter in text)
+    assert (colon, first) == ('":"', "visible")
+
+
 def test_prints_in_light_without_controls(opened: Open, small_report: Path) -> None:
     report = opened(small_report, color_scheme="dark")
     report.page.emulate_media(media="print")

@@ -54,7 +54,7 @@ def show(out: Console, found: pl.DataFrame) -> None:
     out.print(f"capture: {_ANSWERS[doctor.verdict(found)]}", style="bold")
     merged = found.group_by("check", "severity", "message", "next_step", maintain_order=True).agg(sessions=pl.len())
     for row in merged.iter_rows(named=True):
-        times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 else ""
+        times = f" (in each of {row['sessions']} sessions)" if row["sessions"] > 1 else ""
         head = Text(f"{row['severity']} ", style=_STYLES[row["severity"]])
         step = Text(printable(f" → {row['next_step']}"), style="dim") if row["next_step"] else Text("")
         out.print(Padding(head + Text(printable(told(row["message"]) + times)) + step, (0, 0, 0, 2)))

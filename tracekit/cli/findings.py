@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.text import Text
 
 from tracekit.cli.output import printable
-from tracekit.cli.units import duration, plural, told
+from tracekit.cli.units import duration, told
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,6 +21,8 @@ def print_findings(
 ) -> None:
     """Print findings, the most time at stake first, each once however many sessions have it.
 
+    What is said of several sessions holds for each, or for the one with the most at stake, which is named.
+
     Args:
         out: where to.
         advice: rows of the metric ``advice``.
@@ -29,16 +32,24 @@ def print_findings(
     """
     import polars as pl
 
+    if advice.is_empty():
+        out.print("no findings", style="dim")
     merged = (
-        advice.group_by("finding", "subject", "next_step", "formula", "evidence", maintain_order=True)
-        .agg(pl.col("message", "evidence_ids").first(), pl.col("at_stake_ns").sum(), sessions=pl.len())
-        .sort("at_stake_ns", descending=True)
+        advice.sort("at_stake_ns", descending=True, maintain_order=True)
+        .group_by("finding", "subject", "next_step", "formula", "evidence", maintain_order=True)
+        .agg(
+            pl.col("session", "message", "evidence_ids").first(),
+            pl.col("at_stake_ns").sum(),
+            largest_ns=pl.col("at_stake_ns").first(),
+            sessions=pl.len(),
+            messages=pl.col("message").n_unique(),
+        )
+        .sort("at_stake_ns", descending=True, maintain_order=True)
     )
     for row in merged.head(limit or merged.height).iter_rows(named=True):
-        times = f" (and {plural(row['sessions'] - 1, 'more session')})" if row["sessions"] > 1 else ""
-        text = Text(f"{duration(row['at_stake_ns'])} at stake: ", style="yellow")
+        text = Text(f"{duration(row['at_stake_ns'])} at stake{_where(row)}: ", style="yellow")
         step = row["next_step"][0].upper() + row["next_step"][1:]
-        text += Text(printable(f"{row['message']}{times}. {step}."), style="default")
+        text += Text(printable(f"{row['message']}. {step}."), style="default")
         out.print(Padding(text, (0, 0, 0, 2)))
         if evidence:
             ids = ", ".join(map(str, row["evidence_ids"]))
@@ -46,6 +57,16 @@ def print_findings(
             out.print(Padding(Text(printable(basis), style="dim"), (0, 0, 0, 4)))
     if merged.height > (limit or merged.height):
         out.print(f"  … {merged.height - (limit or 0):,} more: {more}", style="dim")
+
+
+def _where(finding: Mapping[str, Any]) -> str:
+    """Of how many sessions the time at stake is, and which of them the message describes."""
+    if finding["sessions"] == 1:
+        return ""
+    if finding["messages"] == 1:
+        return f" in {finding['sessions']} sessions, in each"
+    largest = f"most ({duration(finding['largest_ns'])}) in {printable(finding['session'])}"
+    return f" in {finding['sessions']} sessions, {largest}"
 
 
 def print_state(out: Console, diagnoses: pl.DataFrame, *, limit: int = 4) -> None:

@@ -355,7 +355,7 @@ def print_notes(out: Console, notes: pl.DataFrame, *, limit: int = 20) -> None:
         paths = row["paths"]
         others = f" and {plural(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
         where = f"{paths[0]}{others}: " if paths else ""
-        times = f" (in {row['sessions']} sessions)" if row["sessions"] > 1 >= len(paths) else ""
+        times = f" (in each of {row['sessions']} sessions)" if row["sessions"] > 1 >= len(paths) else ""
         head = Text(f"{row['severity']} ", style=styles[row["severity"]])
         body = Text(printable(f"{where}{told(row['message']).rstrip('.')}{times}"))
         hint = Text(printable(f". Hint: {row['hint']}"), style="dim") if row["hint"] else Text("")

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from tracekit.activity import DEVICE_WORK_KINDS
 from tracekit.metrics.base import Inputs
 from tracekit.tables import LANES
 
-KEYS = ("session", "group", "major", "minor", "thread", "process", "counter", "unit")
+KEYS = ("session", "group", "major", "minor", "thread", "process", "counter", "unit", "is_beside")
 """Columns that name a track; which of them are null depends on its group."""
 
 GROUPS = (*LANES, "gaps", "counters")
-_NO_INT, _NO_TEXT = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
+_NO_INT, _NO_TEXT, _NO_FLAG = pl.lit(None, pl.Int64), pl.lit(None, pl.String), pl.lit(None, pl.Boolean)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ def event_keys() -> dict[str, pl.Expr]:
     """``KEYS`` of primary events.
 
     A thread (lane ``dispatch``), a stream, a logical core (``runtime``; a thread where no core is known) or a physical
-    core (``hardware``; a stream on GPUs) is a track.
+    core (``hardware``; a stream on GPUs) is a track. What a device does beside its work (annotations, waits, changes
+    of the model) has a track of its own, so that a track of work is as busy as the tables say.
     """
     lane = pl.col("lane")
     is_core, is_device, is_stream = lane == "runtime", lane == "hardware", lane == "stream"
@@ -44,13 +46,15 @@ def event_keys() -> dict[str, pl.Expr]:
         "process": pl.when(needs_thread).then(pl.col("process_id")),
         "counter": _NO_TEXT,
         "unit": _NO_TEXT,
+        "is_beside": pl.when(is_device).then(~pl.col("kind").is_in(DEVICE_WORK_KINDS)),
     }
 
 
 def gap_keys() -> dict[str, pl.Expr]:
     """``KEYS`` of gaps: one track per logical core."""
-    none = {"minor": _NO_INT, "thread": _NO_INT, "process": _NO_INT, "counter": _NO_TEXT, "unit": _NO_TEXT}
-    return {"group": pl.lit("gaps"), "major": pl.col("core_index").cast(pl.Int64), **none}
+    numbers = {"minor": _NO_INT, "thread": _NO_INT, "process": _NO_INT}
+    rest = {"counter": _NO_TEXT, "unit": _NO_TEXT, "is_beside": _NO_FLAG}
+    return {"group": pl.lit("gaps"), "major": pl.col("core_index").cast(pl.Int64), **numbers, **rest}
 
 
 def sample_keys() -> dict[str, pl.Expr]:
@@ -63,6 +67,7 @@ def sample_keys() -> dict[str, pl.Expr]:
         "process": pl.col("process_id"),
         "counter": pl.col("counter"),
         "unit": pl.col("unit"),
+        "is_beside": _NO_FLAG,
     }
 
 
@@ -109,6 +114,8 @@ def _label() -> pl.Expr:
     major, minor, thread = (pl.col(c).cast(pl.String) for c in ("major", "minor", "thread"))
     on_core = pl.format("core {} · physical core {}", major.fill_null("?"), minor.fill_null("?"))
     on_stream = pl.format("device {} · stream {}", major.fill_null("?"), minor.fill_null("?"))
+    device = pl.when("has_cores").then(on_core).otherwise(on_stream)
+    beside = pl.when("is_beside").then(pl.lit(" · annotations and other")).otherwise(pl.lit(""))
     number = pl.coalesce("thread_label", "thread " + thread, pl.lit("thread ?"))
     named = pl.concat_str(number, " " + pl.col("thread_name"), ignore_nulls=True)
     of_core = pl.concat_str("counter", " · core " + major, ignore_nulls=True)
@@ -117,7 +124,7 @@ def _label() -> pl.Expr:
         .then(pl.format("core {} · runtime", major))
         .otherwise(named + " · runtime"),
         "stream": pl.format("stream {}", major.fill_null("?")),
-        "hardware": pl.when("has_cores").then(on_core).otherwise(on_stream),
+        "hardware": device + beside,
         "gaps": pl.format("core {} · gaps", major.fill_null("?")),
         "counters": of_core,
     }

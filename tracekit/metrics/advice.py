@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import polars as pl
 
-from tracekit import activity, intervals
+from tracekit import activity, fusing, intervals
 from tracekit.metrics import metric
 from tracekit.metrics.base import Inputs, Metric, OptionValue
 from tracekit.tables import Column, Table
@@ -26,55 +25,15 @@ ADVICE = Table(
         Column("next_step", pl.String(), "What to try."),
         Column("occurrence_count", pl.Int64(), "How often it was found."),
         Column("evidence", pl.String(), "chain or event: what the ids name.", values=("chain", "event")),
-        Column("evidence_ids", pl.List(pl.Int64()), "Up to 12 of them, those of the first occurrence first."),
+        Column("evidence_ids", pl.List(pl.Int64()), "Up to 12 of them, those with the most time at stake first."),
     ),
 )
 
 _EVIDENCE = 12
-_CORE = ("session", "core_index")
 _HOST_SHARE = 0.1
 """Share of the measured time from which late dispatch is a finding."""
 _WAIT_SHARE = 0.01
-_RUN = 4
-"""Elementwise executions in a row from which compiling them together is a finding."""
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Executions in a row that one operator can replace: per position the operators it may be."""
-
-    name: str
-    replacement: str
-    operators: tuple[frozenset[str], ...]
-
-
-def _pattern(name: str, replacement: str, text: str) -> Pattern:
-    return Pattern(name, replacement, tuple(frozenset(f"aten::{n}" for n in p.split("|")) for p in text.split()))
-
-
-PATTERNS = (
-    _pattern(
-        "LayerNorm", "torch.nn.functional.layer_norm", "mean sub pow|mul|square mean add sqrt|rsqrt div|mul mul add"
-    ),
-    _pattern("RMSNorm", "torch.nn.functional.rms_norm", "mul|pow|square mean add rsqrt mul mul"),
-    _pattern("RMSNorm without weight", "torch.nn.functional.rms_norm", "mul|pow|square mean add rsqrt mul"),
-    _pattern("softmax", "torch.softmax", "amax|max sub exp sum div"),
-    _pattern("GELU (tanh)", 'torch.nn.functional.gelu(approximate="tanh")', "pow mul add mul tanh add mul mul"),
-    _pattern("SiLU", "torch.nn.functional.silu", "sigmoid mul"),
-    _pattern(
-        "attention",
-        "torch.nn.functional.scaled_dot_product_attention",
-        "bmm|matmul mul|div _softmax|softmax bmm|matmul",
-    ),
-)
-"""Longer patterns first: an execution belongs to the first one that fits."""
-
-_ELEMENTWISE_NAMES = (
-    "abs", "add", "addcdiv", "addcmul", "clamp", "copy", "cos", "div", "eq", "exp", "ge", "gelu", "gt", "le", "lerp",
-    "log", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow", "reciprocal", "relu", "rsqrt", "rsub", "sigmoid",
-    "sign", "silu", "sin", "sqrt", "square", "sub", "tanh", "threshold", "where",
-)  # fmt: skip
-_ELEMENTWISE = [f"aten::{name}{suffix}" for name in _ELEMENTWISE_NAMES for suffix in ("", "_")]
+_DIRECTIONS = {"copy_in": "to the device", "copy_out": "from the device", "copy": "on the device"}
 
 
 def advice(inputs: Inputs) -> pl.LazyFrame:
@@ -86,7 +45,8 @@ def advice(inputs: Inputs) -> pl.LazyFrame:
     Returns:
         ``ADVICE``, by session, the most time at stake first; empty if no rule finds anything.
     """
-    executions = _executions(inputs).collect().lazy()  # every pattern walks them: computed once
+    placed = fusing.executions(inputs.events, inputs.chains, inputs.scope)
+    executions = placed.collect().lazy()  # every pattern walks them: computed once
     found = pl.concat([ADVICE.conform(rule(inputs, executions)) for rule in RULES]).filter(pl.col("at_stake_ns") > 0)
     return found.sort("session", "at_stake_ns", "finding", "subject", descending=[False, True, False, False])
 
@@ -102,42 +62,14 @@ def _result(name: str, inputs: Inputs) -> pl.LazyFrame:
     return chosen.compute(inputs, {option.name: option.default for option in chosen.options})
 
 
-def _executions(inputs: Inputs) -> pl.LazyFrame:
-    """Compute executions inside the windows, per core in order of time, with their place in it."""
-    ran = inputs.chains.filter((pl.col("kind") == "execution") & pl.col("hardware_start_ns").is_not_null())
-    columns = ("session", "core_index", "chain_id", "name", "device_ns", "hardware_end_ns")
-    rows = ran.select(*columns, start_ns="hardware_start_ns")
-    placed = intervals.within(rows, inputs.scope.select("session", "start_ns", "end_ns"), ["session"])
-    return placed.sort("start_ns", "chain_id").with_columns(_at=pl.int_range(pl.len()).over(_CORE))
-
-
 def _fusable(_: Inputs, executions: pl.LazyFrame) -> pl.LazyFrame:
     """Runs that one operator of the library replaces."""
-    return pl.concat([_occurrences(executions, pattern) for pattern in PATTERNS])
+    return pl.concat([_one_operator(executions, pattern) for pattern in fusing.PATTERNS])
 
 
-def _occurrences(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
+def _one_operator(executions: pl.LazyFrame, pattern: fusing.Pattern) -> pl.LazyFrame:
     size = len(pattern.operators)
-    name = pl.col("name")
-    fits = [name.shift(-k).over(_CORE).is_in(list(names)) for k, names in enumerate(pattern.operators)]
-    ends = [pl.col("hardware_end_ns").shift(-k).over(_CORE) for k in range(size)]
-    lengths = [pl.col("device_ns").shift(-k).over(_CORE) for k in range(size)]
-    ids = [pl.col("chain_id").shift(-k).over(_CORE) for k in range(size)]
-    started = (
-        executions.with_columns(
-            _fits=pl.all_horizontal(fits),
-            _end=pl.max_horizontal(ends),
-            _longest=pl.max_horizontal(lengths),
-            _ids=pl.concat_list(ids),
-        )
-        .filter("_fits")
-        .with_columns(_overlaps=(pl.col("_at") - pl.col("_at").shift() < size).over(_CORE).fill_null(value=False))
-        .filter(~pl.col("_overlaps"))
-    )
-    if pattern.name.endswith("without weight"):
-        following = frozenset({"aten::mul"})
-        started = started.join(_followed(executions, size, following), on=[*_CORE, "_at"], how="anti", nulls_equal=True)
-    return _runs(started, "fuse", pl.lit(pattern.name)).with_columns(
+    return _summed(fusing.occurrences(executions, pattern), "fuse", pattern.name).with_columns(
         message=pl.format(
             "{} as {} executions, {}", pl.lit(pattern.name), pl.lit(str(size)), _times("occurrence_count")
         ),
@@ -145,67 +77,37 @@ def _occurrences(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
     )
 
 
-def _followed(executions: pl.LazyFrame, size: int, names: frozenset[str]) -> pl.LazyFrame:
-    """Places after which, ``size`` executions on, one of ``names`` comes."""
-    later = pl.col("name").shift(-size).over(_CORE)
-    return executions.with_columns(_next=later).filter(pl.col("_next").is_in(list(names))).select(*_CORE, "_at")
-
-
-def _runs(started: pl.LazyFrame, finding: str, subject: pl.Expr) -> pl.LazyFrame:
-    """Add occurrences up: ``start_ns``, ``_end``, ``_longest``, ``_ids`` of each run → rows of ``ADVICE``."""
-    stake = pl.col("_end") - pl.col("start_ns") - pl.col("_longest")
-    return (
-        started.with_columns(subject=subject)
-        .group_by("session", "subject")
-        .agg(
-            at_stake_ns=stake.sum(),
-            occurrence_count=pl.len().cast(pl.Int64),
-            evidence_ids=pl.col("_ids").sort_by("start_ns").explode().head(_EVIDENCE),
-        )
-        .with_columns(
-            finding=pl.lit(finding),
-            formula=pl.lit("sum over the runs: first start to last end, minus the longest execution"),
-            evidence=pl.lit("chain"),
-        )
-    )
-
-
 def _elementwise(_: Inputs, executions: pl.LazyFrame) -> pl.LazyFrame:
-    """Runs of elementwise executions that no pattern above explains."""
-    known = pl.concat([_covered(executions, p) for p in PATTERNS]).unique()
-    alone = executions.join(known, on="chain_id", how="anti")
-    is_elementwise = pl.col("name").is_in(_ELEMENTWISE)
-    hole = pl.col("_at") - pl.int_range(pl.len()).over(_CORE)
-    runs = (
-        alone.sort("_at")
-        .with_columns(_run=is_elementwise.rle_id().over(_CORE), _hole=hole)
-        .filter(is_elementwise)
-        .group_by(*_CORE, "_run", "_hole")
-        .agg(
-            pl.col("start_ns").min(),
-            _end=pl.col("hardware_end_ns").max(),
-            _longest=pl.col("device_ns").max(),
-            _ids=pl.col("chain_id"),
-            _size=pl.len(),
-        )
-        .filter(pl.col("_size") >= _RUN)
-    )
-    found = _runs(runs, "compile", pl.lit("elementwise operators in a row"))
+    """Runs of elementwise executions that no pattern explains."""
+    found = _summed(fusing.elementwise(executions), "compile", "elementwise operators in a row")
     return found.with_columns(
         message=pl.format(
-            "{} or more elementwise executions in a row, {}", pl.lit(str(_RUN)), _times("occurrence_count")
+            "{} or more elementwise executions in a row, {}", pl.lit(str(fusing.RUN)), _times("occurrence_count")
         ),
         next_step=pl.lit("wrap the function around them in torch.compile: each run becomes one execution"),
     )
 
 
-def _covered(executions: pl.LazyFrame, pattern: Pattern) -> pl.LazyFrame:
-    """Chains that belong to an occurrence of a pattern."""
-    size = len(pattern.operators)
-    fits = [pl.col("name").shift(-k).over(_CORE).is_in(list(names)) for k, names in enumerate(pattern.operators)]
-    ids = [pl.col("chain_id").shift(-k).over(_CORE) for k in range(size)]
-    starts = executions.with_columns(_fits=pl.all_horizontal(fits), _ids=pl.concat_list(ids)).filter("_fits")
-    return starts.select(chain_id=pl.col("_ids").explode())
+def _summed(runs: pl.LazyFrame, finding: str, subject: str) -> pl.LazyFrame:
+    """Add runs up, those with the most at stake as evidence."""
+    return (
+        runs.sort("stake_ns", "start_ns", descending=[True, False])
+        .group_by("session", maintain_order=True)
+        .agg(
+            at_stake_ns=pl.col("stake_ns").sum(),
+            occurrence_count=pl.len().cast(pl.Int64),
+            evidence_ids=pl.col("chain_ids").explode().head(_EVIDENCE),
+        )
+        .with_columns(
+            finding=pl.lit(finding),
+            subject=pl.lit(subject),
+            formula=pl.lit(
+                f"sum over the runs: first start to last end, each gap as {fusing.LAUNCH_GAP_NS // 1000} µs at most, "
+                "minus the longest execution"
+            ),
+            evidence=pl.lit("chain"),
+        )
+    )
 
 
 def _host_bound(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
@@ -249,6 +151,7 @@ def _scalar_copies(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
     repeated = _result("copies", inputs).filter("is_repeated_scalar")
     small = activity.copies(inputs.events).filter(pl.col("moved_bytes") <= 16)
     ids = small.group_by("session", direction="kind").agg(evidence_ids=pl.col("event_id").sort().head(_EVIDENCE))
+    where = pl.col("direction").cast(pl.String).replace(_DIRECTIONS)
     return repeated.join(ids, on=["session", "direction"]).select(
         "session",
         "evidence_ids",
@@ -256,7 +159,7 @@ def _scalar_copies(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
         subject="direction",
         at_stake_ns="scalar_ns",
         formula=pl.lit("summed durations of the copies of at most 16 bytes"),
-        message=pl.format("a scalar is copied in every step, {} in all", _times("scalar_count")),
+        message=pl.format("a scalar is copied {} in every step, {} in all", where, _times("scalar_count")),
         next_step=pl.lit("keep the value on the device (a buffer), or pass it as a Python number that is compiled in"),
         occurrence_count="scalar_count",
         evidence=pl.lit("event"),
@@ -321,7 +224,7 @@ def _recompilation(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
-    """Ranks that the others wait for in collectives."""
+    """The rank that the others wait for in collectives: one alone. Where several take turns, none is to blame."""
     late = _result("collectives", inputs).filter(pl.col("late_ns") > 0)
     window = inputs.scope.group_by("session").agg(_window_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     ids = (
@@ -333,7 +236,8 @@ def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
         at_stake_ns=pl.col("late_ns").sum(), occurrence_count=pl.col("last_count").sum()
     )
     return (
-        summed.join(window, on="session")
+        summed.filter(2 * pl.col("at_stake_ns") > pl.col("at_stake_ns").sum())
+        .join(window, on="session")
         .filter(pl.col("at_stake_ns") >= _WAIT_SHARE * pl.col("_window_ns"))
         .join(ids, on="session")
         .with_columns(
@@ -341,7 +245,7 @@ def _stragglers(inputs: Inputs, _: pl.LazyFrame) -> pl.LazyFrame:
             subject=pl.format("rank {}", pl.col("rank").cast(pl.String).fill_null("unknown")),
             formula=pl.lit("summed time by which it arrived after the rank before it"),
             message=pl.format(
-                "the other ranks wait for rank {} in collectives, {}",
+                "the other ranks of this capture wait for rank {} in collectives, {}",
                 pl.col("rank").cast(pl.String).fill_null("unknown"),
                 _times("occurrence_count"),
             ),

@@ -18,7 +18,12 @@ COLLECTIVES = Table(
         Column("session", pl.String(), "Key of `sessions`."),
         Column("step", pl.Int64(), "Step the collective starts in; null when steps are added up.", nullable=True),
         Column("rank", pl.Int32(), "Rank in the distributed job.", nullable=True),
-        Column("name", pl.String(), "Operation: as the framework calls it, else its operator, else the event's name."),
+        Column(
+            "name",
+            pl.String(),
+            "Operation: as the framework calls it, else its operator (record_param_comms names none), else the "
+            "event's name.",
+        ),
         Column("moved_bytes", pl.Int64(), "Bytes each one takes in.", nullable=True, unit="B"),
         Column("collective_count", pl.Int64(), "Collectives; several physical cores count once."),
         Column("collective_ns", pl.Int64(), "Summed durations.", unit="ns"),
@@ -44,6 +49,8 @@ COLLECTIVES = Table(
 
 CORE = ("session", "core_index")
 _KIND = ("name", "moved_bytes", "_core")
+_BOOKKEEPING = "record_param_comms"
+"""Operator in which the framework writes down what any collective is given."""
 _ITEM_BYTES = {
     "Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2,
     "Byte": 1, "Char": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
@@ -87,7 +94,8 @@ def instances(events: pl.LazyFrame, chains: pl.LazyFrame) -> pl.LazyFrame:
     attrs = pl.col("attrs_json")
     items = attrs.str.json_path_match('$["In msg nelems"]').cast(pl.Int64, strict=False)
     item_bytes = attrs.str.json_path_match("$.dtype").replace_strict(_ITEM_BYTES, default=None, return_dtype=pl.Int64)
-    launched = chains.select(_operator="name", event_id="hardware_ids").explode("event_id")
+    operator = pl.when(pl.col("name") != _BOOKKEEPING).then("name")
+    launched = chains.select(_operator=operator, event_id="hardware_ids").explode("event_id")
     named = (
         activity.collectives(events)
         .join(launched, on="event_id", how="left")

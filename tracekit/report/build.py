@@ -19,6 +19,7 @@ from tracekit.report.model import NoteLine, ReportData, TableBlock, Timeline
 from tracekit.report.results import Results
 from tracekit.report.spans import SPAN_LIMIT
 from tracekit.report.timeline import joined, timeline
+from tracekit.report.words import captured
 
 OPS_LIMIT = 1000
 _OWN_SECTION = ("ops", "advice")
@@ -113,13 +114,12 @@ def _origin(inputs: Inputs) -> int:
 
 
 def _subtitle(inputs: Inputs) -> str:
-    rows = inputs.sessions.select("device", "first_ns", "instance_type").collect()
+    rows = inputs.sessions.collect()
     kinds = ", ".join(rows["device"].drop_nulls().unique().sort().to_list())
     machines = ", ".join(rows["instance_type"].drop_nulls().unique().sort().to_list())
-    processes = "one process" if rows.height == 1 else f"{rows.height:,} processes"
     first = rows["first_ns"].min()
-    captured = moment(first) if isinstance(first, int) else ""
-    return " · ".join(part for part in (processes, kinds, machines, captured) if part)
+    began = moment(first) if isinstance(first, int) else ""
+    return " · ".join(part for part in (captured(rows, rows.height), kinds, machines, began) if part)
 
 
 def _ops(results: Results, origin_ns: int) -> TableBlock | None:

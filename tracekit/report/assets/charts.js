@@ -53,7 +53,7 @@
     const paths = isStacked ? uPlot.paths.bars({ size: [0.85, 60], align: 0 }) : uPlot.paths.stepped({ align: 1 });
     return {
       label: s.label, stroke: color, width: isStacked ? 0 : 1.5, fill: isStacked ? color : `${color}33`, paths, points: { show: false },
-      value: (u, v, index, at) => (at === null ? "–" : T.value(s.values[at], chart.y_unit)),
+      value: (u, v, index, at) => (at === null ? "" : T.value(s.values[at], chart.y_unit)),
     };
   };
 
@@ -85,7 +85,7 @@
       width, height: 220, cursor: { drag: { x: !isStacked, y: false } }, legend: { live: true },
       scales: { x: { time: false, range: isStacked ? (u, a, b) => [a - pad, b + pad] : undefined }, y: { range: (u, a, b) => [0, Math.max(b, 1e-9) * 1.05] } },
       axes: axes(chart),
-      series: [{ label: chart.x_label, value: (u, v) => (v === null ? "–" : xText(chart)(v)) }, ...list.map((s) => series(chart, s, isStacked))],
+      series: [{ label: chart.x_label, value: (u, v) => (v === null ? "" : xText(chart)(v)) }, ...list.map((s) => series(chart, s, isStacked))],
     }, [chart.x, ...values], host);
   };
 

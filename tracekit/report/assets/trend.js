@@ -104,8 +104,8 @@
       high: { stroke: T.color("ink-soft"), paths: none, points: { show: false } },
       level: { stroke: main, paths: none, points: { show: false } },
     };
-    const shown = (s) => ({ label: s.label, ...looks[s.key], value: (u, v, index, at) => (at === null ? "–" : T.value(s.values[at], chart.y_unit)) });
-    return [{ label: "point", value: (u, v) => (v === null ? "–" : chart.names[v]) }, ...chart.series.map(shown)];
+    const shown = (s) => ({ label: s.label, ...looks[s.key], value: (u, v, index, at) => (at === null ? "" : T.value(s.values[at], chart.y_unit)) });
+    return [{ label: "point", value: (u, v) => (v === null ? "" : chart.names[v]) }, ...chart.series.map(shown)];
   };
 
   const draw = (chart, host) => {
