@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
 
@@ -39,3 +41,11 @@ def test_sessions_of_a_profile_are_one_row() -> None:
     assert (first["session_count"], first["rank_count"], first["host_count"], first["host_name"]) == (2, 2, 2, "a")
     assert (first[label_column("Batch size")], first["version_torch"]) == ("4", "2.9")
     assert (second["rank_count"], second["host_count"], second["label_batch_size"]) == (0, 0, None)
+
+
+def test_labels_of_one_column_name_share_the_column() -> None:
+    spellings: tuple[dict[str, str], ...] = ({"a-b": "1"}, {"A b": "2"}, {"a_b": "3", "A b": "4"}, {"ü": "5"})
+    rows = [{"profile": f"p{n}", "labels_json": json.dumps(labels)} for n, labels in enumerate(spellings)]
+    found = runs(sessions(*rows))
+    assert found["label_a_b"].to_list() == ["1", "2", "4", None]
+    assert found["label_ü"].to_list() == [None, None, None, "5"]

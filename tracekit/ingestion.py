@@ -19,6 +19,7 @@ from tracekit import clock, links, tables
 from tracekit._version import __version__
 from tracekit.discover import Discovery, artifact_rows, discover
 from tracekit.errors import ArchiveError, NewerVersionError, SourceError
+from tracekit.runs import label_text
 from tracekit.sink import FRAMEWORK_LANES, ArtifactSink, Staging
 from tracekit.sources import SOURCES, source
 from tracekit.sources.base import Artifact
@@ -284,8 +285,7 @@ def _labelled(sessions: pl.DataFrame, labels: Mapping[str, str]) -> pl.DataFrame
     if not labels:
         return sessions
     merged = [
-        json.dumps((json.loads(text) if text else {}) | dict(labels), sort_keys=True)
-        for text in sessions["labels_json"].to_list()
+        label_text((json.loads(text) if text else {}) | dict(labels)) for text in sessions["labels_json"].to_list()
     ]
     return sessions.with_columns(labels_json=pl.Series(merged, dtype=pl.String))
 

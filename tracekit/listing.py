@@ -9,7 +9,7 @@ import polars as pl
 
 from tracekit.errors import ArchiveError
 from tracekit.profile import Archive
-from tracekit.runs import RUNS, runs
+from tracekit.runs import RUNS, facts_of, runs
 from tracekit.tables import Column, Table
 
 LISTING = Table(
@@ -42,9 +42,14 @@ def listing(found: Archive, ids: Sequence[str]) -> pl.DataFrame:
     schema = {"profile": pl.String(), "event_count": pl.Int64(), "size_bytes": pl.Int64(), "problem": pl.String()}
     listed = pl.DataFrame(rows, schema=schema).join(facts, on="profile", how="left")
     started = pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M")
-    labels = pl.col("labels_json").str.replace_all(r'[{}"]', "").str.replace_all(r"(\w): ", "$1=")
+    labels = pl.Series([_spelled(text) for text in listed["labels_json"].to_list()], dtype=pl.String)
     filled = listed.with_columns(started=started, labels=labels, session_count=pl.col("session_count").fill_null(0))
     return LISTING.conform(filled)
+
+
+def _spelled(labels_json: str | None) -> str | None:
+    """Labels as they are given on the command line."""
+    return None if labels_json is None else ", ".join(f"{k}={v}" for k, v in facts_of(labels_json).items())
 
 
 def _facts(found: Archive, profile_id: str) -> dict[str, object]:

@@ -46,7 +46,7 @@ def runs(sessions: pl.LazyFrame) -> pl.DataFrame:
 
     Returns:
         ``RUNS``, then a text column ``label_<key>`` for each label and ``version_<package>`` for each version
-        that any profile has (letters, digits and ``_``; keys that fall together keep the first by name), by profile.
+        that any profile has (letters, digits and ``_``; keys that fall together share a column), by profile.
     """
     host = pl.coalesce("host_name", "instance_id")
     moment = pl.from_epoch("first_ns", time_unit="ns").dt.replace_time_zone("UTC")
@@ -71,16 +71,23 @@ def runs(sessions: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _columns(texts: pl.Series, prefix: str) -> Mapping[str, pl.Series]:
-    """JSON objects as one text column per key."""
-    parsed = {text: _object(text) for text in texts.drop_nulls().unique().to_list()}
+    """JSON objects as one text column per key; of keys with one column name, each row has the first that it has."""
+    parsed = {text: facts_of(text) for text in texts.drop_nulls().unique().to_list()}
     keys = sorted({key for facts in parsed.values() for key in facts})
     columns: dict[str, pl.Series] = {}
     for key in keys:
         name = prefix + _column_name(key)
-        if name not in columns:
-            values = {text: facts.get(key) for text, facts in parsed.items()}
-            columns[name] = texts.replace_strict(values, default=None, return_dtype=pl.String).alias(name)
+        values = {text: facts.get(key) for text, facts in parsed.items()}
+        column = texts.replace_strict(values, default=None, return_dtype=pl.String).alias(name)
+        known = columns.get(name)
+        columns[name] = column if known is None else known.zip_with(known.is_not_null(), column)
     return columns
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels as ``labels_json`` holds them: one JSON object with its keys in order, readable in any script."""
+    text = json.dumps(dict(labels), sort_keys=True, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def label_column(key: str) -> str:
@@ -89,10 +96,10 @@ def label_column(key: str) -> str:
 
 
 def _column_name(key: str) -> str:
-    return re.sub(r"\W+", "_", key, flags=re.ASCII).strip("_").lower() or "_"
+    return re.sub(r"\W+", "_", key).strip("_").lower() or "_"
 
 
-def _object(text: str) -> dict[str, str]:
+def facts_of(text: str) -> dict[str, str]:
     """The entries of a JSON object, as text; of anything else, none."""
     try:
         facts = json.loads(text)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from tracekit import archive as store
 from tracekit import tables
 from tracekit.errors import AGAIN_HINT, ArchiveError, SchemaError
+from tracekit.runs import label_text
 from tracekit.tables import Column, Table
 
 PROBLEMS = Table(
@@ -153,6 +154,17 @@ def _table_problem(path: Path, table: Table, manifest: store.Manifest, contents:
     return None
 
 
+def headless(archive: Path) -> list[dict[str, str | None]]:
+    """Rows of ``PROBLEMS`` for directories that are named like profiles but hold no manifest: nothing reads them."""
+    found = sorted(archive.glob(f"{store.PROFILE_PREFIX}*"))
+    names = [p.name.removeprefix(store.PROFILE_PREFIX) for p in found if p.is_dir()]
+    known = set(store.profile_ids(archive))
+    hint = f"{AGAIN_HINT}, or delete the directory"
+    return [
+        _problem(name, store.MANIFEST, "missing, so this is no profile", hint) for name in names if name not in known
+    ]
+
+
 def remove(archive: Path, profile_id: str) -> None:
     """Remove a profile: in one step for readers, then its files."""
     hidden = store.hidden_path(archive, store.REMOVED_PREFIX, profile_id)
@@ -192,7 +204,7 @@ def labelled(sessions: pl.DataFrame, labels: Mapping[str, str | None]) -> pl.Dat
     def merged(text: str | None) -> str | None:
         facts = (json.loads(text) if text else {}) | dict(labels)
         kept = {k: v for k, v in facts.items() if v is not None}
-        return json.dumps(kept, sort_keys=True) if kept else None
+        return label_text(kept) if kept else None
 
     texts = [merged(text) for text in sessions["labels_json"].to_list()]
     return sessions.with_columns(labels_json=pl.Series(texts, dtype=pl.String))

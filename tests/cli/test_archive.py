@@ -42,6 +42,23 @@ def test_damaged_profiles_are_listed_and_fail_the_check(archive: Path) -> None:
     assert result.exit_code == 1
     assert "3 damaged" in result.output
     assert run("archive", "migrate", archive).exit_code == 1
+    compacted = run("archive", "compact", archive, ids[1], ids[3])
+    assert compacted.exit_code == 1
+    assert "sessions.parquet: damaged" in compacted.output and "1 profile: " in compacted.output
+    (store.profile_path(archive, ids[3]) / "manifest.json").unlink()
+    told = " ".join(run("archive", "verify", archive).output.split())
+    assert "0 profiles sound, 4 damaged" in told
+    rows = json.loads(run("archive", "verify", archive, "--format", "json").output.partition("]")[0] + "]")
+    assert [r["problem"] for r in rows if r["profile"] == ids[3]] == ["missing, so this is no profile"]
+
+
+def test_labels_in_any_script_are_kept_and_listed(archive: Path) -> None:
+    first = store.profile_ids(archive)[0]
+    assert run("archive", "label", archive, first, "ü=ñ", "é=2", "a-b=1", "commit=").exit_code == 0
+    assert "ü=ñ" in run("archive", "ls", archive, "--format", "csv").output
+    question = f"SELECT label_ü, label_é, label_a_b FROM runs WHERE profile = '{first}'"
+    rows = run("query", archive, question, "--format", "json")
+    assert json.loads(rows.output)[0] == {"label_ü": "ñ", "label_é": "2", "label_a_b": "1"}
 
 
 HOSTILE = ["a\nb", "\x1b[31mred\x1b[0m", "'; DROP TABLE runs; --", 'q"uote', "..", "$(touch x)", "ü\u202eltr", "-rf"]

@@ -90,11 +90,13 @@ def verify(
         check = partial(upkeep.verify, Path(archive))
     ids = _ids(_open(archive), profiles, where)
     rows = [problem for i in ids for problem in check(i, contents=not quick)]
+    rows += [] if is_url(archive) or profiles or where else upkeep.headless(Path(archive))
     if rows or form not in (None, "table") or output is not None:
         emit(upkeep.PROBLEMS.rows(rows), upkeep.PROBLEMS, form, output)
-    bad = len({row["profile"] for row in rows})
+    bad = {row["profile"] for row in rows}
+    sound = sum(profile_id not in bad for profile_id in ids)
     swept = f"; removed {len(removed)} unfinished" if removed else ""
-    console(stderr=bool(rows)).print(f"{plural(len(ids) - bad, 'profile')} sound, {bad:,} damaged{swept}")
+    console(stderr=bool(rows)).print(f"{plural(sound, 'profile')} sound, {len(bad):,} damaged{swept}")
     sys.exit(1 if bad else 0)
 
 
@@ -163,9 +165,16 @@ def compact(archive: str, profiles: tuple[str, ...], where: str | None) -> None:
         upkeep.clean(_local(archive))
         shrink = partial(upkeep.compact, Path(archive))
     ids = _ids(_open(archive), profiles, where)
-    sizes = [shrink(profile_id) for profile_id in ids]
+    sizes, failed = [], False
+    for profile_id in ids:
+        try:
+            sizes.append(shrink(profile_id))
+        except ArchiveError as error:
+            failed = True
+            console(stderr=True).print(printable(str(error)), soft_wrap=True)
     before, after = (sum(s[i] for s in sizes) for i in (0, 1))
-    console().print(f"{plural(len(ids), 'profile')}: {size(before)} → {size(after)}")
+    console().print(f"{plural(len(sizes), 'profile')}: {size(before)} → {size(after)}")
+    sys.exit(1 if failed else 0)
 
 
 @command.command(
