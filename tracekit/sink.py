@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tracekit import tables
 from tracekit.archive import TableWriter, write_table
+from tracekit.repeats import Seen
 from tracekit.sources.base import Artifact, Rows, Session, Severity, SideTable
 
 FRAMEWORK_LANES = frozenset({"dispatch", "stream"})
@@ -30,6 +31,7 @@ class Staging:
         self.owners: dict[tuple[str, str], str] = {}
         self.summaries: dict[tuple[str, str], pl.DataFrame] = {}
         self.lanes: Counter[tuple[str, str]] = Counter()
+        self.seen: defaultdict[tuple[str, str], Seen] = defaultdict(Seen)
         self._events = TableWriter(tables.EVENTS, directory / "events.parquet")
         self._side = {
             name: TableWriter(tables.TABLES[name], directory / f"{name}.parquet")
@@ -102,7 +104,7 @@ class ArtifactSink:
 
     The first system source that gives a lane of a session owns it. Rows that a later one gives for the
     same lane are compared with the owner's and not stored; a trace's own device rows are stored, but
-    are not primary.
+    are not primary. A row that a system source gives again, in this file or another of its format, counts once.
 
     Args:
         staging: the profile being written.
@@ -130,6 +132,7 @@ class ArtifactSink:
         self._repeats: dict[tuple[str, str], list[pl.DataFrame]] = {}
         self._own: dict[tuple[str, str], list[pl.DataFrame]] = {}
         self._counted: Counter[tuple[str, str | None]] = Counter()
+        self._repeated: Counter[str] = Counter()
 
     def events(self, rows: Rows, *, session: str | None = None) -> None:
         """See ``Sink.events``."""
@@ -212,6 +215,9 @@ class ArtifactSink:
             self._staging.summaries[key] = _merged(earlier + frames)
         for key, frames in self._repeats.items():
             self._note_difference(key, _merged(frames))
+        for session, rows in (+self._repeated).items():
+            message = f"{rows} rows repeat rows that the {self._source} source gave already; they are counted once"
+            self.note("info", "repeated_rows", message, session=session, event_count=rows)
 
     def _session(self, session: str | None) -> str:
         name = session or self._artifact.session
@@ -223,7 +229,7 @@ class ArtifactSink:
         """Rows of lanes that are this source's; the others go to the comparison."""
         kept = []
         for lane in tables.LANES if self._only is None else self._only:
-            part = table.filter(pc.equal(table["lane"], lane))
+            part = self._first(table.filter(pc.equal(table["lane"], lane)), session)
             if not part.num_rows:
                 continue
             if lane in _SYSTEM_LANES:
@@ -236,6 +242,14 @@ class ArtifactSink:
             kept.append(part)
         merged = pa.concat_tables(kept) if kept else table.slice(0, 0)
         return merged.sort_by("event_id")
+
+    def _first(self, rows: pa.Table, session: str) -> pa.Table:
+        """Rows that this source has not given for the session before."""
+        if not rows.num_rows:
+            return rows
+        fresh = self._staging.seen[session, self._source].first(pl.DataFrame(pl.from_arrow(rows)))
+        self._repeated[session] += len(fresh) - int(fresh.sum())
+        return rows if fresh.all() else rows.filter(fresh.to_arrow())
 
     def _completed(self, table: pa.Table, session: str) -> pa.Table:
         rows = table.num_rows
