@@ -97,6 +97,9 @@ def root(tmp_path: Path) -> Path:
         pytest.param(
             "x.json", '{"mem_usage": [], "trace_event": []}', ("system", "system_json"), id="system-memory-first"
         ),
+        pytest.param(
+            "x.json", SYSTEM.replace("[", "\0"), ("system", "system_json"), id="system-with-zeros-for-its-bracket"
+        ),
         pytest.param("fetch.json", FETCH, ("system", "fetch_json"), id="fetch"),
         pytest.param(
             "x.json", '{"data_version": 2, "events": []}', ("system", "fetch_json"), id="fetch-without-events"

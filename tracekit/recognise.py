@@ -250,7 +250,8 @@ def _object(body: bytes) -> tuple[str, str | None, str | None]:
     for key, value, at in top_level(body):
         if key == "traceEvents":
             return "trace", "kineto", None
-        if (key in ("trace_event", "trace_events") and value == b"[") or key in _SYSTEM_KEYS:
+        # A page that was never written reads as zeros, also where the list begins.
+        if (key in ("trace_event", "trace_events") and value in (b"[", b"\0")) or key in _SYSTEM_KEYS:
             return "system", "system_json", None
         if key == "events" and (b'"event_type"' in body[at : at + 4096] or "data_version" in keys):
             return "system", "fetch_json", None

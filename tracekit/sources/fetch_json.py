@@ -18,7 +18,8 @@ from tracekit.sources._neuron_rows import no_collection
 from tracekit.sources._neuron_spans import PHASES, Clock, Mark, Spans
 from tracekit.sources.base import Artifact, Sink, Source
 
-_KEYS = ("events", None)
+_LISTS = ("events",)
+_KEYS = (*_LISTS, None)
 _SYNC_TYPES = (SYNC_POINT, EVENT_TYPES.index(SYNC_POINT))
 _HINT = "save the events again with nrt_sys_trace_fetch_events, or export with neuron-explorer view --ingest-only"
 
@@ -37,11 +38,12 @@ def read(artifact: Artifact, sink: Sink) -> None:
 
 def _read(artifact: Artifact, sink: Sink) -> None:
     progress = _halved(sink.progress)
-    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, element=_Glance)))
-    chunks = JsonChunks(artifact.path, progress)
-    bad, keys = 0, set()
+    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, _Glance, _LISTS)))
+    chunks = JsonChunks(artifact.path, progress, lists=_LISTS)
+    bad, keys, lists = 0, set(), set()
     for part in chunks:
         keys.add(part.key)
+        lists |= {part.key} if part.is_list else set()
         for row in part.rows if part.key in _KEYS else ():
             mark = _mark(row)
             if mark is None:
@@ -49,7 +51,7 @@ def _read(artifact: Artifact, sink: Sink) -> None:
             else:
                 spans.add(mark)
     spans.finish()
-    if not keys.intersection(_KEYS):
+    if not lists.intersection(_KEYS):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no events list in the file (found: {found})", hint=_HINT)
     if bad:

@@ -39,14 +39,15 @@ def read(artifact: Artifact, sink: Sink) -> None:
     """
     if artifact.path.stat().st_size == 0:
         raise SourceError(artifact.path, "JSON file is 0 bytes", hint=_HINT)
-    chunks = JsonChunks(artifact.path, sink.progress)
+    chunks = JsonChunks(artifact.path, sink.progress, lists=(*EVENT_KEYS, *USAGE_KEYS))
     reader = _Reader(artifact, sink)
-    keys = set()
+    keys, lists = set(), set()
     with no_collection():
         for part in chunks:
             keys.add(part.key)
+            lists |= {part.key} if part.is_list else set()
             reader.take(part)
-    if not keys.intersection((*EVENT_KEYS, *USAGE_KEYS)):
+    if not lists.intersection((*EVENT_KEYS, *USAGE_KEYS)):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no trace_event list in the file (found: {found})", hint=_HINT)
     reader.note()
