@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tracekit import tables
 from tracekit.archive import TableWriter, write_table
 from tracekit.repeats import Seen
+from tracekit.sessions import trace_stem
 from tracekit.sources.base import Artifact, Rows, Session, Severity, SideTable
 
 FRAMEWORK_LANES = frozenset({"dispatch", "stream"})
@@ -31,6 +32,8 @@ class Staging:
         self.owners: dict[tuple[str, str], str] = {}
         self.summaries: dict[tuple[str, str], pl.DataFrame] = {}
         self.lanes: Counter[tuple[str, str]] = Counter()
+        self.homes: set[str] = set()
+        """Sessions of files that name no process."""
         self.seen: defaultdict[tuple[str, str], Seen] = defaultdict(Seen)
         self._events = TableWriter(tables.EVENTS, directory / "events.parquet")
         self._side = {
@@ -74,6 +77,21 @@ class Staging:
         self.sessions.setdefault(name, known)
         return name
 
+    def home(self, artifact: Artifact, instance_id: str | None) -> str:
+        """Session of rows that name no process: the only process there can be, else one of the file's own."""
+        named = {name: facts for name, facts in self.sessions.items() if name not in self.homes}
+        near = [name for name, facts in named.items() if instance_id in (None, facts["instance_id"])]
+        if len(near) == 1 or len(named) == 1:
+            return (near or list(named))[0]
+        instances = {facts["instance_id"] for facts in named.values()}
+        instance_id = instance_id or (str(instances.pop()) if len(instances) == 1 and None not in instances else None)
+        name = _export_name(artifact)
+        while name in named:
+            name += "~"
+        self.homes.add(name)
+        self.sessions.setdefault(name, _known(Session(name, artifact.label, instance_id=instance_id)))
+        return name
+
     def span(self, session: str, first_ns: int, last_ns: int) -> None:
         """Widen the time range of a session."""
         facts = self.sessions[session]
@@ -92,6 +110,14 @@ class Staging:
     def write_frame(self, table: tables.Table, frame: pl.DataFrame) -> int:
         """Write a table that is small enough to be held at once."""
         return write_table(table, frame, self.directory / f"{table.name}.parquet")
+
+
+def _export_name(artifact: Artifact) -> str:
+    """What to call the session of a file: its path without endings; the tables of Explorer are one directory."""
+    place, _, name = artifact.label.rpartition("/")
+    if artifact.format == "explorer":
+        return place or "explorer"
+    return "/".join(part for part in (place, trace_stem(name)) if part)
 
 
 def _known(session: Session) -> dict[str, str | int | None]:
@@ -133,6 +159,8 @@ class ArtifactSink:
         self._own: dict[tuple[str, str], list[pl.DataFrame]] = {}
         self._counted: Counter[tuple[str, str | None]] = Counter()
         self._repeated: Counter[str] = Counter()
+        self._homes: dict[str | None, str] = {}
+        self._strays: Counter[str] = Counter()
 
     def events(self, rows: Rows, *, session: str | None = None) -> None:
         """See ``Sink.events``."""
@@ -142,6 +170,8 @@ class ArtifactSink:
             table = self._claim(table, name)
         if not table.num_rows:
             return
+        if name in self._homes.values():
+            table = self._of_home(table, name)
         self._staging.write_events(self._completed(table, name))
         first, last = pc.min(table["start_ns"]).as_py(), pc.max(table["end_ns"]).as_py()
         self._staging.span(name, first, last)
@@ -190,13 +220,15 @@ class ArtifactSink:
 
     def session_of(self, instance_id: str | None, process_id: int | None) -> str:
         """See ``Sink.session_of``."""
+        if process_id is None:
+            return self._artifact.session or self._home(instance_id)
         return self._staging.session_of(instance_id, process_id)
 
     def wants(self, session: str, lane: str) -> bool:
         """See ``Sink.wants``."""
         if lane in _SYSTEM_LANES:
             return self._staging.owners.get((session, lane), self._source) == self._source
-        return session not in self._traced
+        return not self._traced if session in self._staging.homes else session not in self._traced
 
     def progress(self, read_bytes: int) -> None:
         """See ``Sink.progress``."""
@@ -218,12 +250,28 @@ class ArtifactSink:
         for session, rows in (+self._repeated).items():
             message = f"{rows} rows repeat rows that the {self._source} source gave already; they are counted once"
             self.note("info", "repeated_rows", message, session=session, event_count=rows)
+        for session, rows in (+self._strays).items():
+            self._note_strays(session, rows)
 
     def _session(self, session: str | None) -> str:
-        name = session or self._artifact.session
-        if name is None:
-            name = self._staging.session_of(self._artifact.instance_id, self._artifact.process_id)
-        return name
+        return (
+            session or self._artifact.session or self.session_of(self._artifact.instance_id, self._artifact.process_id)
+        )
+
+    def _home(self, instance_id: str | None) -> str:
+        """Session of rows that name no process."""
+        if instance_id not in self._homes:
+            self._homes[instance_id] = self._staging.home(self._artifact, instance_id)
+        return self._homes[instance_id]
+
+    def _of_home(self, rows: pa.Table, session: str) -> pa.Table:
+        """Rows that name no process with the process of their session; counts them."""
+        given, process_id = rows["process_id"], self._staging.sessions[session]["process_id"]
+        self._strays[session] += given.null_count
+        if not given.null_count or process_id is None:
+            return rows
+        place = rows.schema.get_field_index("process_id")
+        return rows.set_column(place, "process_id", pc.fill_null(given, pa.scalar(process_id, pa.int64())))
 
     def _claim(self, table: pa.Table, session: str) -> pa.Table:
         """Rows of lanes that are this source's; the others go to the comparison."""
@@ -307,6 +355,15 @@ class ArtifactSink:
             session=session,
             event_count=int((odd["events"] - odd["events_here"]).abs().sum()),
         )
+
+    def _note_strays(self, session: str, rows: int) -> None:
+        if session not in self._staging.homes:
+            message = f"{rows} rows name no process; they are taken for those of {session}, the only one there is"
+            self.note("info", "process_assumed", message, session=session, event_count=rows)
+            return
+        message = f"{rows} rows name no process: they stand in a session of their own, which no other file is part of"
+        hint = "put the file into the directory of its process, or pid_<process id> into its name"
+        self.note("warning", "unknown_process", message, hint=hint, session=session, event_count=rows)
 
 
 def _constant(text: str, rows: int) -> pa.Array:

@@ -131,6 +131,10 @@ class _Events:
                 f"no column {', '.join(missing)} (schema version {version}; columns: {', '.join(names) or 'none'})"
             )
             raise SourceError(self._artifact.path, problem, hint=_HINT)
+        if "process_id" not in names:
+            version = _schema_version(self._artifact.path)
+            message = f"no column process_id (schema version {version}): the rows do not tell processes apart"
+            self._sink.note("warning", "missing_column", message, hint=_HINT)
 
     def _give(self, rows: pl.DataFrame) -> None:
         timed = self._wanted(self._timed(rows))
