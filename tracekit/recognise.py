@@ -7,6 +7,7 @@ are read: a file of many gigabytes costs as much as a small one.
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import re
 import tarfile
@@ -18,6 +19,8 @@ import pyarrow.parquet as pq
 import zstandard
 from pyarrow import ArrowException
 from pyarrow import fs as arrow_fs
+
+from tracekit.salvage import salvaged
 
 HEAD_BYTES = 64 * 1024
 """What is read of every file that its name does not settle."""
@@ -196,7 +199,7 @@ def inflate_head(head: bytes, packing: str | None, limit: int = HEAD_BYTES) -> b
     """The first ``limit`` decompressed bytes, or as many as can be had."""
     try:
         if packing == "gzip":
-            return zlib.decompressobj(31).decompress(head, limit)
+            return _gzip_head(head, limit)
         if packing == "bzip2":
             return bz2.BZ2Decompressor().decompress(head, limit)
         if packing == "xz":
@@ -207,6 +210,15 @@ def inflate_head(head: bytes, packing: str | None, limit: int = HEAD_BYTES) -> b
     except (zlib.error, OSError, EOFError, lzma.LZMAError, zstandard.ZstdError):
         return b""
     return head
+
+
+def _gzip_head(head: bytes, limit: int) -> bytes:
+    """As ``inflate_head``; a wrong checksum or a changed bit costs nothing before it."""
+    try:
+        return zlib.decompressobj(31).decompress(head, limit)
+    except zlib.error:
+        rest = io.BytesIO(head)
+        return b"".join(salvaged(rest.read))[:limit]
 
 
 def is_tar(head: bytes) -> bool:

@@ -121,11 +121,14 @@ class JsonChunks:
         self._pos = 0
         self._base = 0
         self._ended = False
+        self._packing_damage: tuple[int, str] | None = None
 
     def __iter__(self) -> Iterator[Part]:
         with self.path.open("rb") as raw:
             self._stream, self._raw, self._reported = Inflated(raw, _packing(raw)), raw, 0
             yield from self._document()
+            if self._packing_damage:
+                self._cut(*self._packing_damage)
             self._report()
 
     # Reading
@@ -138,7 +141,7 @@ class JsonChunks:
             more = self._stream.read(CHUNK_BYTES)
         except PackedDataError as error:
             more = b""
-            self._cut(self._base + len(self._buffer), f"compressed data is damaged ({error})")
+            self._packing_damage = (self._base + len(self._buffer), f"compressed data is damaged ({error})")
         self._buffer = self._buffer[self._pos :] + more
         self._base += self._pos
         self._pos = 0
@@ -169,7 +172,8 @@ class JsonChunks:
 
     def _cut(self, at: int, reason: str) -> None:
         if self.damage.cut_at is None:
-            self.damage.cut_at, self.damage.reason = at, reason
+            _, packed_reason = self._packing_damage or (0, None)
+            self.damage.cut_at, self.damage.reason = at, packed_reason or reason
 
     # Structure
 
