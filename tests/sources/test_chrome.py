@@ -167,7 +167,7 @@ def test_keys_of_args_become_columns(tmp_path: Path) -> None:
 def test_ids_that_do_not_fit_become_null_and_are_noted(tmp_path: Path) -> None:
     sink = read_events(
         tmp_path,
-        event(args={"External id": 2**63, "correlation": 3}),
+        event(args={"External id": 2**64, "correlation": 3}),
         event(cat="kernel", args={"nrt_sequence_id": 2**64, "device": -(2**70)}),
         event(cat="privateuse1_driver", args={"nrt_sequence_id": -1}),
     )
@@ -175,8 +175,23 @@ def test_ids_that_do_not_fit_become_null_and_are_noted(tmp_path: Path) -> None:
     assert frame["external_id"].null_count() == 3
     assert frame["correlation_id"].to_list() == [3, None, None]
     assert frame["sequence_id"].null_count() == 3
-    assert json.loads(frame["attrs_json"][0])["External id"] == 2**63
+    assert json.loads(frame["attrs_json"][0])["External id"] == 2**64
     assert [(n["code"], n["event_count"]) for n in sink.notes] == [("id_overflow", 4)]
+    text = (tmp_path / "trace.json").read_text()
+    first, second = text.index("{", text.index("[")), text.index("{", text.index("}}"))
+    assert f"byte {first}: `External id`; byte {second}: `" in str(sink.notes[0]["message"])
+
+
+@pytest.mark.parametrize("other", [{}, {"correlation": "17"}], ids=["all-numbers", "one-is-text"])
+def test_unsigned_ids_keep_all_their_bits(tmp_path: Path, other: dict[str, object]) -> None:
+    values = (2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
+    sink = read_events(tmp_path, *(event(args={"External id": v, "correlation": v}) for v in values), event(args=other))
+    frame = sink.events_frame()
+    expected = [v if v < 2**63 else v - 2**64 for v in values]
+    assert frame["external_id"].to_list() == [*expected, None]
+    assert frame["correlation_id"].to_list() == [*expected, 17 if other else None]
+    assert [json.loads(text)["correlation"] for text in frame["attrs_json"][:4]] == list(values)
+    assert not sink.notes
 
 
 @pytest.mark.parametrize(
