@@ -144,6 +144,33 @@ def test_a_base_is_not_added_to_absolute_times(tmp_path: Path) -> None:
     assert sink.note_codes() == ["base_ignored"]
 
 
+@pytest.mark.parametrize(
+    ("spelled", "base_ns"),
+    [
+        pytest.param("1.719853884e+18", 1_719_853_884_000_000_000, id="exponent"),
+        pytest.param("1719853884123456789.0", 1_719_853_884_123_456_789, id="more-digits-than-a-float-has"),
+        pytest.param('"1719853884123456789"', 1_719_853_884_123_456_789, id="text"),
+        pytest.param("1.0e9", 1_000_000_000, id="early"),
+        pytest.param("null", 0, id="null"),
+    ],
+)
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+def test_a_base_is_any_spelling_of_a_whole_number(tmp_path: Path, spelled: str, base_ns: int, *, behind: bool) -> None:
+    member, events = f'"baseTimeNanoseconds": {spelled}', '"traceEvents": [{"ph":"X","name":"a","ts":1,"dur":1}]'
+    sink = read_bytes(tmp_path, f"{{{', '.join([events, member] if behind else [member, events])}}}".encode())
+    assert sink.events_frame()["start_ns"].to_list() == [base_ns + 1000]
+    assert not sink.notes
+
+
+@pytest.mark.parametrize("spelled", ["1.5", "-7", "1e30", '"soon"', "true", "[1]"])
+def test_a_base_that_is_no_time_is_noted(tmp_path: Path, spelled: str) -> None:
+    text = f'{{"baseTimeNanoseconds": {spelled}, "traceEvents": [{{"ph":"X","name":"a","ts":1,"dur":1}}]}}'
+    sink = read_bytes(tmp_path, text.encode())
+    assert sink.events_frame()["start_ns"].to_list() == [1000]
+    assert sink.note_codes() == ["base_ignored"]
+    assert f"not added ({spelled} is no whole number" in str(sink.notes[0]["message"])
+
+
 def test_keys_of_args_become_columns(tmp_path: Path) -> None:
     args = {"External id": 7, "correlation": 9, "device": 1, "stream": 20, "bytes": 4096, "x": [1, {"stream": 3}]}
     driver = {"nrt_sequence_id": 2**64 - 1, "neff_cache_key": "k", "exec_id": 5, "stream": 8}

@@ -45,7 +45,7 @@ NOTES: Mapping[str, _Wording] = {
     "stray_bracket": _Wording("warning", "a closing bracket between two events was ignored", _AGAIN),
     "open_array": _Wording("info", "the event array has no closing bracket"),
     "damaged_header": _Wording("warning", "the header is damaged"),
-    "base_ignored": _Wording("warning", "`baseTimeNanoseconds` was not added: the times are absolute without it"),
+    "base_ignored": _Wording("warning", "`baseTimeNanoseconds` was not added"),
     "no_events": _Wording("warning", "the trace has no events", "check what was profiled"),
 }
 """Every note the reader can make."""
