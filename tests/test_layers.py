@@ -14,7 +14,7 @@ LAYERS = {
     "_version": 0, "errors": 0, "vocabulary": 0,
     "tables": 1,
     "intervals": 1, "archive": 2,
-    "activity": 2, "calls": 2, "repeats": 2, "stacks": 2, "nesting": 2, "significance": 2,
+    "activity": 2, "calls": 2, "repeats": 2, "agreement": 2, "stacks": 2, "nesting": 2, "significance": 2,
     "sources": 3, "clock": 3, "links": 3, "unpack": 3, "unzip": 3, "inflate": 3, "salvage": 0, "recognise": 3,
     "copies": 4, "sessions": 4, "walk": 4, "wholeness": 4, "captures": 5,
     "metrics": 4, "sink": 4, "discover": 5,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit import tables
+from tracekit.agreement import difference, merged, summary
 from tracekit.archive import TableWriter, write_table
 from tracekit.repeats import Seen
 from tracekit.sessions import trace_stem
@@ -244,9 +245,9 @@ class ArtifactSink:
         """Note where this artifact disagrees with the source that owns the lane."""
         for key, frames in self._own.items():
             earlier = [self._staging.summaries[key]] if key in self._staging.summaries else []
-            self._staging.summaries[key] = _merged(earlier + frames)
+            self._staging.summaries[key] = merged(earlier + frames)
         for key, frames in self._repeats.items():
-            self._note_difference(key, _merged(frames))
+            self._note_difference(key, merged(frames))
         for session, rows in (+self._repeated).items():
             message = f"{rows} rows repeat rows that the {self._source} source gave already; they are counted once"
             self.note("info", "repeated_rows", message, session=session, event_count=rows)
@@ -325,16 +326,9 @@ class ArtifactSink:
 
     def _note_difference(self, key: tuple[str, str], mine: pl.DataFrame) -> None:
         session, lane = key
-        both = (
-            self._staging.summaries[key].join(mine, on="name", how="full", coalesce=True, suffix="_here").fill_null(0)
-        )
-        odd = both.filter(
-            (pl.col("events") != pl.col("events_here"))
-            | (pl.col("busy_ns") != pl.col("busy_ns_here"))
-            | (pl.col("starts_ns") != pl.col("starts_ns_here"))
-        ).sort("name")
         owner = self._staging.owners[key]
-        if odd.is_empty():
+        found = difference(mine, self._staging.summaries[key])
+        if found is None:
             self.note(
                 "info",
                 "duplicate_source",
@@ -343,17 +337,14 @@ class ArtifactSink:
                 event_count=int(mine["events"].sum()),
             )
             return
-        worst = odd.with_columns(gap=(pl.col("busy_ns") - pl.col("busy_ns_here")).abs()).sort("gap", descending=True)
-        first = worst.row(0, named=True)
         self.note(
             "warning",
             "sources_disagree",
-            f"the {lane} lane differs from the {owner} source, which is used, in {odd.height} event name(s): "
-            f"{first['name']} has {first['events_here']} events, {first['busy_ns_here']} ns here, "
-            f"{first['events']} events, {first['busy_ns']} ns there",
+            f"the {lane} lane differs from the {owner} source (there), which is used, in {found.name_count} event "
+            f"name(s): {found.example}",
             hint="export the system trace again with `neuron-explorer view -d DIR --ingest-only`",
             session=session,
-            event_count=int((odd["events"] - odd["events_here"]).abs().sum()),
+            event_count=found.event_count,
         )
 
     def _note_strays(self, session: str, rows: int) -> None:
@@ -378,19 +369,4 @@ def _as_arrow(rows: Rows) -> pa.Table:
 
 
 def _summary(rows: pa.Table) -> pl.DataFrame:
-    """Per event name: how many, their summed duration and their summed start (both wrap at 64 bits)."""
-    frame = pl.DataFrame(pl.from_arrow(rows.select(["name", "start_ns", "end_ns"])))
-    return _merged(
-        [
-            frame.select(
-                pl.col("name").cast(pl.String),
-                events=pl.lit(1, dtype=pl.Int64),
-                busy_ns=pl.col("end_ns") - pl.col("start_ns"),
-                starts_ns=pl.col("start_ns") % 1_000_000_007,
-            )
-        ]
-    )
-
-
-def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).group_by("name").agg(pl.col("events", "busy_ns", "starts_ns").sum())
+    return summary(pl.DataFrame(pl.from_arrow(rows.select(["name", "start_ns", "end_ns"]))))
