@@ -137,6 +137,8 @@ def test_file_is_recognised(root: Path, name: str, content: str | bytes, expecte
         pytest.param("model.pt", b"PK\x03\x04 checkpoint", ".pt file", id="checkpoint"),
         pytest.param("weights.pkl", b"\x80\x04cos\nsystem\n", "never loaded", id="pickle"),
         pytest.param("x.json", TRACE.encode("utf-16"), "UTF-16", id="utf-16"),
+        pytest.param("x.json", TRACE.encode("utf-32"), "-f UTF-32", id="utf-32"),
+        pytest.param("x.json", b"\0\0\xfe\xff" + TRACE.encode("utf-32-be"), "-f UTF-32", id="utf-32-be"),
         pytest.param("x.json.gz", b"\x1f\x8b\x08\x00rubbish", "damaged gzip", id="damaged-gzip"),
         pytest.param("empty", "", "0 bytes", id="empty"),
     ],

@@ -234,8 +234,9 @@ def is_tar(head: bytes) -> bool:
 
 def _text(text: bytes, name: str, packing: str | None) -> Kind:
     """Chrome trace, system JSON, fetch JSON, snapshot or something else, of decompressed text."""
-    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Kind("other", reason="UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8", packing=packing)
+    wide = _wide_encoding(text)
+    if wide:
+        return Kind("other", reason=f"{wide} text; convert it: iconv -f {wide} -t UTF-8", packing=packing)
     body = text.removeprefix(b"\xef\xbb\xbf").lstrip()
     role, reader, reason = "other", None, None
     if body[:1] == b"{":
@@ -254,6 +255,13 @@ def _text(text: bytes, name: str, packing: str | None) -> Kind:
         else:
             return Kind("trace", problem=f"not JSON: {reason}", reason=reason, packing=packing, head=text)
     return Kind(role, reader, reason=reason if role == "other" else None, packing=packing, head=text)
+
+
+def _wide_encoding(text: bytes) -> str | None:
+    """UTF-32 or UTF-16, if the text begins with its mark; that of UTF-32 begins with that of UTF-16."""
+    if text.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    return "UTF-16" if text.startswith((b"\xff\xfe", b"\xfe\xff")) else None
 
 
 def _object(body: bytes) -> tuple[str, str | None, str | None]:

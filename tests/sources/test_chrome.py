@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -743,3 +744,12 @@ def test_large_numbers_of_decimals_keep_their_text(tmp_path: Path) -> None:
     text = sink.events_frame()["attrs_json"].item()
     assert json.loads(text, parse_float=Decimal) == {"x": Decimal("0.1234567890123456789")}
     assert isinstance(sink.events_frame(), pl.DataFrame)
+
+
+def test_a_changed_event_of_a_tiny_trace_is_named_by_its_own_byte(tmp_path: Path) -> None:
+    events = [event(str(i)) for i in range(5)]
+    events[2]["dur"] = -1
+    data = json.dumps({"traceEvents": events}).encode()
+    at = [match.start() for match in re.finditer(rb'\{"ph"', data)][2]
+    (note,) = read_bytes(tmp_path, data).notes
+    assert f"byte {at}: `dur` is negative" in str(note["message"])

@@ -40,22 +40,25 @@ def _read(artifact: Artifact, sink: Sink) -> None:
     progress = _halved(sink.progress)
     spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, _Glance, _LISTS)))
     chunks = JsonChunks(artifact.path, progress, lists=_LISTS)
-    bad, keys, lists = 0, set(), set()
+    bad, before_bad, seen, keys, lists = 0, 0, 0, set(), set()
     for part in chunks:
         keys.add(part.key)
         lists |= {part.key} if part.is_list else set()
         for row in part.rows if part.key in _KEYS else ():
             mark = _mark(row)
             if mark is None:
+                before_bad = before_bad if bad else seen
                 bad += 1
             else:
                 spans.add(mark)
+            seen += 1
     spans.finish()
     if not lists.intersection(_KEYS):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no events list in the file (found: {found})", hint=_HINT)
     if bad:
-        sink.note("warning", "missing_time", f"{bad} events without a type or a time are skipped", event_count=bad)
+        message = f"{bad} events without a type or a time are skipped, the first behind {before_bad} others"
+        sink.note("warning", "missing_time", message, event_count=bad)
     chunks.damage.note(sink, hint=_HINT)
 
 
