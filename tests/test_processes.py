@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -59,10 +60,27 @@ def test_the_only_process_gets_the_events_that_name_none(tmp_path: Path, export:
     assert profile.sessions.collect().height == 1
 
 
+def fetched(into: Path, *, threads_from: int) -> None:
+    """The fetch files of two processes, their names not telling whose; threads are numbered anew."""
+    for name, process in (("a", 4242), ("b", 4243)):
+        whole = json.loads((CAPTURES / "train_2proc" / f"fetch_pid_{process}.json").read_text())
+        for event in whole["events"]:
+            event["thread_id"] += threads_from
+        (into / f"{name}.json").write_text(json.dumps(whole))
+
+
+def test_the_main_thread_tells_which_of_several_processes_it_is(tmp_path: Path) -> None:
+    source = framework("train_2proc", tmp_path / "in")
+    fetched(source, threads_from=0)
+    profile = opened(source)
+    assert system(profile) == dict.fromkeys(PROCESSES, 531)
+    chains = profile.chains.collect()
+    assert (chains.height, chains["complete"].sum()) == (150, 144)
+
+
 def test_files_that_name_no_process_are_kept_apart(tmp_path: Path) -> None:
     source = framework("train_2proc", tmp_path / "in")
-    for name, process in (("a", 4242), ("b", 4243)):
-        shutil.copy(CAPTURES / "train_2proc" / f"fetch_pid_{process}.json", source / f"{name}.json")
+    fetched(source, threads_from=100_000)
     profile = opened(source)
     assert system(profile) == {"a": 531, "b": 531}
     assert counts(profile, "unknown_process") == [531, 531]

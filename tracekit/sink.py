@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import polars as pl
@@ -33,8 +33,8 @@ class Staging:
         self.owners: dict[tuple[str, str], str] = {}
         self.summaries: dict[tuple[str, str], pl.DataFrame] = {}
         self.lanes: Counter[tuple[str, str]] = Counter()
-        self.homes: set[str] = set()
-        """Sessions of files that name no process."""
+        self.homes: dict[str, str | None] = {}
+        """Sessions of files that name no process, with the machine that their rows name."""
         self.seen: defaultdict[tuple[str, str], Seen] = defaultdict(Seen)
         self._events = TableWriter(tables.EVENTS, directory / "events.parquet")
         self._side = {
@@ -78,19 +78,26 @@ class Staging:
         self.sessions.setdefault(name, known)
         return name
 
-    def home(self, artifact: Artifact, instance_id: str | None) -> str:
-        """Session of rows that name no process: the only process there can be, else one of the file's own."""
+    def home(self, artifact: Artifact, instance_id: str | None, threads: Set[int | None] = frozenset()) -> str:
+        """Session of rows that name no process: the only process there can be, else one of the file's own.
+
+        Of several processes of the machine it is the one whose main thread, which has the process's number, is
+        among ``threads``.
+        """
         named = {name: facts for name, facts in self.sessions.items() if name not in self.homes}
-        near = [name for name, facts in named.items() if instance_id in (None, facts["instance_id"])]
-        if len(near) == 1 or len(named) == 1:
-            return (near or list(named))[0]
+        near = [name for name, f in named.items() if instance_id is None or f["instance_id"] in (None, instance_id)]
+        for fitting in (near, [name for name in near if named[name]["process_id"] in threads - {None}]):
+            if len(fitting) == 1:
+                return fitting[0]
         instances = {facts["instance_id"] for facts in named.values()}
-        instance_id = instance_id or (str(instances.pop()) if len(instances) == 1 and None not in instances else None)
+        only = str(instances.pop()) if len(instances) == 1 and None not in instances else None
         name = _export_name(artifact)
+        if self.homes.get(name, instance_id) != instance_id:
+            name = f"{name}/{instance_id or 'unknown'}"
         while name in named:
             name += "~"
-        self.homes.add(name)
-        self.sessions.setdefault(name, _known(Session(name, artifact.label, instance_id=instance_id)))
+        self.homes[name] = instance_id
+        self.sessions.setdefault(name, _known(Session(name, artifact.label, instance_id=instance_id or only)))
         return name
 
     def span(self, session: str, first_ns: int, last_ns: int) -> None:
@@ -166,7 +173,7 @@ class ArtifactSink:
     def events(self, rows: Rows, *, session: str | None = None) -> None:
         """See ``Sink.events``."""
         table = _as_arrow(rows)
-        name = self._session(session)
+        name = session or self._session(table)
         if self._source != "kineto":
             table = self._claim(table, name)
         if not table.num_rows:
@@ -183,7 +190,7 @@ class ArtifactSink:
         """See ``Sink.side``."""
         arrow = _as_arrow(rows)
         if arrow.num_rows:
-            name = self._session(session)
+            name = session or self._session()
             self._staging.write_side(table, arrow.append_column("session", _constant(name, arrow.num_rows)))
 
     def note(
@@ -210,7 +217,7 @@ class ArtifactSink:
 
     def facts(self, *, session: str | None = None, **facts: str | int | None) -> None:
         """See ``Sink.facts``."""
-        known = self._staging.sessions[self._session(session)]
+        known = self._staging.sessions[session or self._session()]
         for name, value in facts.items():
             if known[name] is None:
                 known[name] = value
@@ -254,15 +261,18 @@ class ArtifactSink:
         for session, rows in (+self._strays).items():
             self._note_strays(session, rows)
 
-    def _session(self, session: str | None) -> str:
-        return (
-            session or self._artifact.session or self.session_of(self._artifact.instance_id, self._artifact.process_id)
-        )
+    def _session(self, rows: pa.Table | None = None) -> str:
+        """The artifact's own session; where nothing names its process, ``rows`` may show it."""
+        if self._artifact.session or self._artifact.process_id is not None:
+            return self._artifact.session or self.session_of(self._artifact.instance_id, self._artifact.process_id)
+        known = rows is not None and "thread_id" in rows.schema.names
+        threads = frozenset(pc.unique(rows["thread_id"]).to_pylist() if rows is not None and known else ())
+        return self._home(self._artifact.instance_id, threads)
 
-    def _home(self, instance_id: str | None) -> str:
+    def _home(self, instance_id: str | None, threads: Set[int | None] = frozenset()) -> str:
         """Session of rows that name no process."""
         if instance_id not in self._homes:
-            self._homes[instance_id] = self._staging.home(self._artifact, instance_id)
+            self._homes[instance_id] = self._staging.home(self._artifact, instance_id, threads)
         return self._homes[instance_id]
 
     def _of_home(self, rows: pa.Table, session: str) -> pa.Table:
@@ -349,7 +359,8 @@ class ArtifactSink:
 
     def _note_strays(self, session: str, rows: int) -> None:
         if session not in self._staging.homes:
-            message = f"{rows} rows name no process; they are taken for those of {session}, the only one there is"
+            why = "the only one that they can be of, or the one whose main thread is among theirs"
+            message = f"{rows} rows name no process; they are taken for those of {session}, {why}"
             self.note("info", "process_assumed", message, session=session, event_count=rows)
             return
         message = f"{rows} rows name no process: they stand in a session of their own, which no other file is part of"
