@@ -153,11 +153,11 @@ def test_every_readable_file_is_in_exactly_one_capture(tmp_path: Path) -> None:
         tmp_path / "in",
         {
             f"runs/1/{PROCESS}/{TIME}/trace.json": TRACE,
-            f"runs/2/{PROCESS}/trace.json": TRACE,
+            f"runs/2/{PROCESS}/trace.json": TRACE + " ",
             "runs/2/explorer/SystemProfileEvents.parquet": b"PAR1",
-            "loose/rank0.json": TRACE,
-            "loose/rank1.json": TRACE,
-            "loose/x.json": TRACE,
+            "loose/rank0.json": TRACE + "  ",
+            "loose/rank1.json": TRACE + "  ",
+            "loose/x.json": TRACE + "    ",
             "sys/system.json": SYSTEM,
         },
     )

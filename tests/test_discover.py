@@ -97,6 +97,9 @@ def root(tmp_path: Path) -> Path:
         pytest.param(
             "x.json", '{"mem_usage": [], "trace_event": []}', ("system", "system_json"), id="system-memory-first"
         ),
+        pytest.param(
+            "x.json", SYSTEM.replace("[", "\0"), ("system", "system_json"), id="system-with-zeros-for-its-bracket"
+        ),
         pytest.param("fetch.json", FETCH, ("system", "fetch_json"), id="fetch"),
         pytest.param(
             "x.json", '{"data_version": 2, "events": []}', ("system", "fetch_json"), id="fetch-without-events"
@@ -117,7 +120,7 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_file_is_recognised(root: Path, name: str, content: str | bytes, expected: tuple[str, str | None]) -> None:
-    write(root, {name: content, "other/trace.json": TRACE})
+    write(root, {name: content, "other/trace.json": TRACE + "\n"})
     found = by_label(find(root))[name]
     assert (found.role, found.format) == expected
     assert found.size_bytes == (root / name).stat().st_size
@@ -134,6 +137,8 @@ def test_file_is_recognised(root: Path, name: str, content: str | bytes, expecte
         pytest.param("model.pt", b"PK\x03\x04 checkpoint", ".pt file", id="checkpoint"),
         pytest.param("weights.pkl", b"\x80\x04cos\nsystem\n", "never loaded", id="pickle"),
         pytest.param("x.json", TRACE.encode("utf-16"), "UTF-16", id="utf-16"),
+        pytest.param("x.json", TRACE.encode("utf-32"), "-f UTF-32", id="utf-32"),
+        pytest.param("x.json", b"\0\0\xfe\xff" + TRACE.encode("utf-32-be"), "-f UTF-32", id="utf-32-be"),
         pytest.param("x.json.gz", b"\x1f\x8b\x08\x00rubbish", "damaged gzip", id="damaged-gzip"),
         pytest.param("empty", "", "0 bytes", id="empty"),
     ],
@@ -264,7 +269,7 @@ def test_loose_trace_is_named_by_its_file(root: Path, name: str, expected: tuple
 
 def test_names_that_collide_get_their_directories(root: Path) -> None:
     found = find(
-        write(root, {"a/rank_0/trace.json": TRACE, "a/rank_1/trace.json": TRACE, "b/rank_1/trace.json": TRACE})
+        write(root, {"a/rank_0/trace.json": TRACE, "a/rank_1/trace.json": TRACE, "b/rank_1/trace.json": TRACE + " "})
     )
     assert [(s.session, s.rank) for s in found.sessions] == [
         ("a/rank_1/trace", 1),
@@ -287,8 +292,34 @@ def test_packed_copy_beside_the_trace_is_not_read_twice(root: Path) -> None:
     assert [a.format for a in again.artifacts] == [None, "kineto"]
 
 
+@pytest.mark.parametrize(
+    ("files", "read"),
+    [
+        pytest.param(("trace.json", "trace_copy.json"), ["trace.json"], id="another-name"),
+        pytest.param((f"old/{PROCESS}/{TIME}/trace.json", "a.json"), [f"old/{PROCESS}/{TIME}/trace.json"], id="loose"),
+        pytest.param(("a/trace.json", "b/trace.json"), ["a/trace.json"], id="another-directory"),
+        pytest.param(("rank0.json", "rank1.json"), ["rank0.json", "rank1.json"], id="ranks"),
+        pytest.param(("run_pid_1.json", "run_pid_2.json"), ["run_pid_1.json", "run_pid_2.json"], id="processes"),
+    ],
+)
+def test_copy_of_a_file_is_not_read_twice(root: Path, files: tuple[str, str], read: list[str]) -> None:
+    found = find(write(root, dict.fromkeys(files, TRACE)))
+    assert [a.label for a in found.artifacts if a.format] == read
+    assert ("duplicate_file" in codes(found)) == (len(read) == 1)
+    assert len(found.sessions) == len(read)
+
+
+@pytest.mark.parametrize("names", [("a.json", "b.json"), ("explorer/a.json", "explorer2/a.json")])
+def test_copy_of_a_system_trace_is_not_read_twice(root: Path, names: tuple[str, str]) -> None:
+    found = find(
+        write(root, {**dict.fromkeys(names, SYSTEM), "c.json": SYSTEM.replace('"timestamp": 1', '"timestamp": 3')})
+    )
+    assert [a.format for a in found.artifacts if a.label in names] == ["system_json", None]
+    assert by_label(found)["c.json"].format == "system_json"
+
+
 def test_second_trace_of_a_process_is_a_session_of_its_own(root: Path) -> None:
-    found = find(write(root, {f"{PROCESS}/{TIME}/trace.json": TRACE, f"{PROCESS}/{TIME}/late.json": TRACE}))
+    found = find(write(root, {f"{PROCESS}/{TIME}/trace.json": TRACE, f"{PROCESS}/{TIME}/late.json": TRACE + " "}))
     assert [s.session for s in found.sessions] == [PROCESS, f"{PROCESS}/late"]
     assert by_label(found)[f"{PROCESS}/{TIME}/trace.json"].session == PROCESS
 
@@ -506,8 +537,9 @@ def test_hostile_names_are_shown_escaped_and_still_read(root: Path) -> None:
         b"bad\xff\xfeutf8.json",
         "right\u202eleft.json".encode(),
     ]
-    for name in names:
-        Path(os.fsdecode(os.path.join(os.fsencode(root), name))).write_text(TRACE)  # noqa: PTH118
+    for number, name in enumerate(names):
+        path = Path(os.fsdecode(os.path.join(os.fsencode(root), name)))  # noqa: PTH118
+        path.write_text(TRACE + " " * number)
     found = find(root)
     assert len([a for a in found.artifacts if a.format == "kineto"]) == 5
     for text in [a.label for a in found.artifacts] + [s.session for s in found.sessions]:

@@ -428,3 +428,11 @@ def test_flipped_bytes_give_files_or_one_clear_error(base: bytes, flips: list[tu
 def test_member_without_a_name_is_passed_over(place: Path) -> None:
     content = zip_of(("x", TRACE), ("b.json", TRACE)).replace(b"x", b"\0")
     assert contents(read(place, content)) == {"b.json": TRACE}
+
+
+def test_damaged_header_of_a_zip_member_is_named_without_its_bytes(place: Path) -> None:
+    content = bytearray(zip_of(("a.json", TRACE), ("b.json", TRACE)))
+    at = content.index(b"b.json")
+    content[at : at + 2] = b"\x01\x02"
+    unpacked = read(place, bytes(content))
+    assert [m.problem for m in unpacked.members] == [None, "cannot be unpacked: its header is damaged"]

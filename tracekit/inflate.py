@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import bz2
 import lzma
+from collections.abc import Iterator
 from typing import IO, Protocol, cast
 
 import zstandard
 from isal import isal_zlib
+
+from tracekit.salvage import salvaged
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes handed out at a time."""
@@ -37,7 +40,8 @@ class _Part(Protocol):
 class Inflated:
     """Reads a file of any packing (gzip, bzip2, xz, zstd or None) as plain bytes.
 
-    ``read`` gives every byte before damage, then raises once. ``is_cut`` tells, at the end, that the packed
+    ``read`` gives every byte before damage, then raises; of gzip it gives what still decodes (``salvage``), so
+    that a wrong checksum costs nothing. ``is_cut`` tells, at the end, that the packed
     data stopped in the middle (zstd does not say).
     """
 
@@ -50,6 +54,10 @@ class Inflated:
             self._zstd = unpacker.stream_reader(file, read_across_frames=True, closefd=False)
         self._part = self._new_part()
         self._rest = b""
+        self._member_start: int | None = None
+        self._given = 0
+        self._saved: Iterator[bytes] = iter(())
+        self._spare = b""
         self._error: PackedDataError | None = None
         self.is_cut = False
 
@@ -63,8 +71,8 @@ class Inflated:
             return self._file.read(size)
         pieces: list[bytes] = []
         missing = size
-        while missing and self._error is None:
-            piece = self._piece(missing)
+        while missing:
+            piece = self._piece(missing) if self._error is None else self._salvage(missing)
             if not piece:
                 break
             pieces.append(piece)
@@ -81,9 +89,20 @@ class Inflated:
             return self._next(limit)
         except (_ISAL_ERROR, OSError, EOFError, lzma.LZMAError, zstandard.ZstdError, ValueError) as error:
             self._error = PackedDataError(f"damaged {self._packing} data: {error}")
-            return b""
+            if self._packing == "gzip":
+                self._file.seek(self._member_start or 0)
+                self._saved = salvaged(self._file.read, self._given)
+            return self._salvage(limit)
+
+    def _salvage(self, limit: int) -> bytes:
+        """Some bytes that the damaged gzip member still holds."""
+        block = self._spare or next(self._saved, b"")
+        piece, self._spare = block[:limit], block[limit:]
+        return piece
 
     def _next(self, limit: int) -> bytes:
+        if self._member_start is None:
+            self._member_start = self._file.tell()
         while self._part is not None:
             if self._part.eof and not self._next_part():
                 return b""
@@ -96,6 +115,7 @@ class Inflated:
             piece = self._part.decompress(data, limit)
             self._rest = bytes(getattr(self._part, "unconsumed_tail", b""))
             if piece:
+                self._given += len(piece)
                 return piece
         return b""
 
@@ -109,6 +129,7 @@ class Inflated:
             self._part = None
             return False
         self._rest = rest
+        self._member_start, self._given = self._file.tell() - len(rest), 0
         return True
 
     def _new_part(self) -> _Part | None:

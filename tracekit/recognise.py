@@ -7,6 +7,7 @@ are read: a file of many gigabytes costs as much as a small one.
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import re
 import tarfile
@@ -18,6 +19,8 @@ import pyarrow.parquet as pq
 import zstandard
 from pyarrow import ArrowException
 from pyarrow import fs as arrow_fs
+
+from tracekit.salvage import salvaged
 
 HEAD_BYTES = 64 * 1024
 """What is read of every file that its name does not settle."""
@@ -196,7 +199,7 @@ def inflate_head(head: bytes, packing: str | None, limit: int = HEAD_BYTES) -> b
     """The first ``limit`` decompressed bytes, or as many as can be had."""
     try:
         if packing == "gzip":
-            return zlib.decompressobj(31).decompress(head, limit)
+            return _gzip_head(head, limit)
         if packing == "bzip2":
             return bz2.BZ2Decompressor().decompress(head, limit)
         if packing == "xz":
@@ -207,6 +210,15 @@ def inflate_head(head: bytes, packing: str | None, limit: int = HEAD_BYTES) -> b
     except (zlib.error, OSError, EOFError, lzma.LZMAError, zstandard.ZstdError):
         return b""
     return head
+
+
+def _gzip_head(head: bytes, limit: int) -> bytes:
+    """As ``inflate_head``; a wrong checksum or a changed bit costs nothing before it."""
+    try:
+        return zlib.decompressobj(31).decompress(head, limit)
+    except zlib.error:
+        rest = io.BytesIO(head)
+        return b"".join(salvaged(rest.read))[:limit]
 
 
 def is_tar(head: bytes) -> bool:
@@ -222,8 +234,9 @@ def is_tar(head: bytes) -> bool:
 
 def _text(text: bytes, name: str, packing: str | None) -> Kind:
     """Chrome trace, system JSON, fetch JSON, snapshot or something else, of decompressed text."""
-    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Kind("other", reason="UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8", packing=packing)
+    wide = _wide_encoding(text)
+    if wide:
+        return Kind("other", reason=f"{wide} text; convert it: iconv -f {wide} -t UTF-8", packing=packing)
     body = text.removeprefix(b"\xef\xbb\xbf").lstrip()
     role, reader, reason = "other", None, None
     if body[:1] == b"{":
@@ -244,13 +257,21 @@ def _text(text: bytes, name: str, packing: str | None) -> Kind:
     return Kind(role, reader, reason=reason if role == "other" else None, packing=packing, head=text)
 
 
+def _wide_encoding(text: bytes) -> str | None:
+    """UTF-32 or UTF-16, if the text begins with its mark; that of UTF-32 begins with that of UTF-16."""
+    if text.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    return "UTF-16" if text.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+
+
 def _object(body: bytes) -> tuple[str, str | None, str | None]:
     """Role, format and reason of a JSON object, by its top-level keys."""
     keys: list[str] = []
     for key, value, at in top_level(body):
         if key == "traceEvents":
             return "trace", "kineto", None
-        if (key in ("trace_event", "trace_events") and value == b"[") or key in _SYSTEM_KEYS:
+        # A page that was never written reads as zeros, also where the list begins.
+        if (key in ("trace_event", "trace_events") and value in (b"[", b"\0")) or key in _SYSTEM_KEYS:
             return "system", "system_json", None
         if key == "events" and (b'"event_type"' in body[at : at + 4096] or "data_version" in keys):
             return "system", "fetch_json", None

@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tracekit.recognise import HEAD_BYTES, is_archive_name
+from tracekit.copies import Identity, copies, seems_equal
+from tracekit.recognise import is_archive_name
 from tracekit.sources.artifacts import parse_name
 from tracekit.sources.base import Artifact, Session
 from tracekit.sources.capture_manifest import CaptureManifest, read_manifest
@@ -101,6 +102,7 @@ def assign(files: Sequence[Found], context: Place) -> Assigned:
     """
     book = _Book(files, context)
     book.processes()
+    book.copies()
     book.traces()
     book.manifests()
     named = book.named()
@@ -155,12 +157,12 @@ class _Book:
             if process is not None and process.time:
                 same = places[process.name, process.time].setdefault(process.place, {})
                 same[found.parts[len(process.place) :]] = found
-        for copies in places.values():
-            first, *others = sorted(copies, key=lambda place: (any(map(is_archive_name, place)), place))
+        for held in places.values():
+            first, *others = sorted(held, key=lambda place: (any(map(is_archive_name, place)), place))
             for other in others:
-                common = [rest for rest in copies[other] if rest in copies[first]]
-                if all(_same_file(copies[first][rest], copies[other][rest]) for rest in common):
-                    self._move(copies[other], first, copies[first])
+                common = [rest for rest in held[other] if rest in held[first]]
+                if all(seems_equal(held[first][rest], held[other][rest]) for rest in common):
+                    self._move(held[other], first, held[first])
 
     def _move(self, files: Mapping[Place, Found], place: Place, there: Mapping[Place, Found]) -> None:
         for rest, found in files.items():
@@ -168,6 +170,23 @@ class _Book:
             self._process[found.label] = replace(own, place=place, path=(*place, *own.path[len(own.place) :]))
             if rest in there:
                 self._duplicates[found.label] = f"copy of {there[rest].label}, which is read"
+
+    def copies(self) -> None:
+        """A file that is byte for byte another one is read once, unless names say they tell of different processes."""
+        readable = [f for f in self._files if f.kind.format and f.label not in self._duplicates]
+        for label, first in copies(sorted(readable, key=self._standing), self._identity).items():
+            self._duplicates[label] = f"copy of {first.label}, which is read"
+
+    def _standing(self, found: Found) -> tuple[bool, bool, bool, str]:
+        """Which of two copies is read: the one in a process directory, out of no archive, called ``trace.json``."""
+        packed = any(map(is_archive_name, found.parts[:-1]))
+        return (found.label not in self._process, packed, not found.name.startswith("trace."), found.label)
+
+    def _identity(self, found: Found) -> Identity:
+        """Process directory, process and rank, as far as names tell."""
+        process = self._process.get(found.label)
+        process_id = process.process_id if process else _pid_in(found.name)
+        return (process.name if process else None, process_id, self._rank(found))
 
     def traces(self) -> None:
         """One session per framework trace that has none; a second one of a process gets its own."""
@@ -318,18 +337,6 @@ def _process_session(process: Process, *, several: bool) -> Session:
     name = f"{process.name}/{process.time}" if several else process.name
     path = "/".join(process.path) or "."
     return Session(name, path, instance_id=process.instance_id, process_id=process.process_id)
-
-
-def _same_file(one: Found, other: Found) -> bool:
-    """Whether two files of one name are equal, by their size and their head."""
-    if one.size_bytes != other.size_bytes:
-        return False
-    try:
-        with one.path.open("rb") as a, other.path.open("rb") as b:
-            listed_only = one.kind.format is None or other.kind.format is None
-            return listed_only or a.read(HEAD_BYTES) == b.read(HEAD_BYTES)
-    except OSError:
-        return True
 
 
 def _pid_in(name: str) -> int | None:

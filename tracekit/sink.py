@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit import tables
+from tracekit.agreement import difference, merged, summary
 from tracekit.archive import TableWriter, write_table
+from tracekit.repeats import Seen
+from tracekit.sessions import trace_stem
 from tracekit.sources.base import Artifact, Rows, Session, Severity, SideTable
 
 FRAMEWORK_LANES = frozenset({"dispatch", "stream"})
@@ -30,6 +33,9 @@ class Staging:
         self.owners: dict[tuple[str, str], str] = {}
         self.summaries: dict[tuple[str, str], pl.DataFrame] = {}
         self.lanes: Counter[tuple[str, str]] = Counter()
+        self.homes: dict[str, str | None] = {}
+        """Sessions of files that name no process, with the machine that their rows name."""
+        self.seen: defaultdict[tuple[str, str], Seen] = defaultdict(Seen)
         self._events = TableWriter(tables.EVENTS, directory / "events.parquet")
         self._side = {
             name: TableWriter(tables.TABLES[name], directory / f"{name}.parquet")
@@ -72,6 +78,28 @@ class Staging:
         self.sessions.setdefault(name, known)
         return name
 
+    def home(self, artifact: Artifact, instance_id: str | None, threads: Set[int | None] = frozenset()) -> str:
+        """Session of rows that name no process: the only process there can be, else one of the file's own.
+
+        Of several processes of the machine it is the one whose main thread, which has the process's number, is
+        among ``threads``.
+        """
+        named = {name: facts for name, facts in self.sessions.items() if name not in self.homes}
+        near = [name for name, f in named.items() if instance_id is None or f["instance_id"] in (None, instance_id)]
+        for fitting in (near, [name for name in near if named[name]["process_id"] in threads - {None}]):
+            if len(fitting) == 1:
+                return fitting[0]
+        instances = {facts["instance_id"] for facts in named.values()}
+        only = str(instances.pop()) if len(instances) == 1 and None not in instances else None
+        name = _export_name(artifact)
+        if self.homes.get(name, instance_id) != instance_id:
+            name = f"{name}/{instance_id or 'unknown'}"
+        while name in named:
+            name += "~"
+        self.homes[name] = instance_id
+        self.sessions.setdefault(name, _known(Session(name, artifact.label, instance_id=instance_id or only)))
+        return name
+
     def span(self, session: str, first_ns: int, last_ns: int) -> None:
         """Widen the time range of a session."""
         facts = self.sessions[session]
@@ -92,6 +120,14 @@ class Staging:
         return write_table(table, frame, self.directory / f"{table.name}.parquet")
 
 
+def _export_name(artifact: Artifact) -> str:
+    """What to call the session of a file: its path without endings; the tables of Explorer are one directory."""
+    place, _, name = artifact.label.rpartition("/")
+    if artifact.format == "explorer":
+        return place or "explorer"
+    return "/".join(part for part in (place, trace_stem(name)) if part)
+
+
 def _known(session: Session) -> dict[str, str | int | None]:
     facts: dict[str, str | int | None] = dict.fromkeys(tables.SESSIONS.names)
     return facts | {name: getattr(session, name) for name in Session.__dataclass_fields__}
@@ -102,7 +138,7 @@ class ArtifactSink:
 
     The first system source that gives a lane of a session owns it. Rows that a later one gives for the
     same lane are compared with the owner's and not stored; a trace's own device rows are stored, but
-    are not primary.
+    are not primary. A row that a system source gives again, in this file or another of its format, counts once.
 
     Args:
         staging: the profile being written.
@@ -130,15 +166,20 @@ class ArtifactSink:
         self._repeats: dict[tuple[str, str], list[pl.DataFrame]] = {}
         self._own: dict[tuple[str, str], list[pl.DataFrame]] = {}
         self._counted: Counter[tuple[str, str | None]] = Counter()
+        self._repeated: Counter[str] = Counter()
+        self._homes: dict[str | None, str] = {}
+        self._strays: Counter[str] = Counter()
 
     def events(self, rows: Rows, *, session: str | None = None) -> None:
         """See ``Sink.events``."""
         table = _as_arrow(rows)
-        name = self._session(session)
+        name = session or self._session(table)
         if self._source != "kineto":
             table = self._claim(table, name)
         if not table.num_rows:
             return
+        if name in self._homes.values():
+            table = self._of_home(table, name)
         self._staging.write_events(self._completed(table, name))
         first, last = pc.min(table["start_ns"]).as_py(), pc.max(table["end_ns"]).as_py()
         self._staging.span(name, first, last)
@@ -149,7 +190,7 @@ class ArtifactSink:
         """See ``Sink.side``."""
         arrow = _as_arrow(rows)
         if arrow.num_rows:
-            name = self._session(session)
+            name = session or self._session()
             self._staging.write_side(table, arrow.append_column("session", _constant(name, arrow.num_rows)))
 
     def note(
@@ -176,7 +217,7 @@ class ArtifactSink:
 
     def facts(self, *, session: str | None = None, **facts: str | int | None) -> None:
         """See ``Sink.facts``."""
-        known = self._staging.sessions[self._session(session)]
+        known = self._staging.sessions[session or self._session()]
         for name, value in facts.items():
             if known[name] is None:
                 known[name] = value
@@ -187,13 +228,15 @@ class ArtifactSink:
 
     def session_of(self, instance_id: str | None, process_id: int | None) -> str:
         """See ``Sink.session_of``."""
+        if process_id is None:
+            return self._artifact.session or self._home(instance_id)
         return self._staging.session_of(instance_id, process_id)
 
     def wants(self, session: str, lane: str) -> bool:
         """See ``Sink.wants``."""
         if lane in _SYSTEM_LANES:
             return self._staging.owners.get((session, lane), self._source) == self._source
-        return session not in self._traced
+        return not self._traced if session in self._staging.homes else session not in self._traced
 
     def progress(self, read_bytes: int) -> None:
         """See ``Sink.progress``."""
@@ -209,21 +252,43 @@ class ArtifactSink:
         """Note where this artifact disagrees with the source that owns the lane."""
         for key, frames in self._own.items():
             earlier = [self._staging.summaries[key]] if key in self._staging.summaries else []
-            self._staging.summaries[key] = _merged(earlier + frames)
+            self._staging.summaries[key] = merged(earlier + frames)
         for key, frames in self._repeats.items():
-            self._note_difference(key, _merged(frames))
+            self._note_difference(key, merged(frames))
+        for session, rows in (+self._repeated).items():
+            message = f"{rows} rows repeat rows that the {self._source} source gave already; they are counted once"
+            self.note("info", "repeated_rows", message, session=session, event_count=rows)
+        for session, rows in (+self._strays).items():
+            self._note_strays(session, rows)
 
-    def _session(self, session: str | None) -> str:
-        name = session or self._artifact.session
-        if name is None:
-            name = self._staging.session_of(self._artifact.instance_id, self._artifact.process_id)
-        return name
+    def _session(self, rows: pa.Table | None = None) -> str:
+        """The artifact's own session; where nothing names its process, ``rows`` may show it."""
+        if self._artifact.session or self._artifact.process_id is not None:
+            return self._artifact.session or self.session_of(self._artifact.instance_id, self._artifact.process_id)
+        known = rows is not None and "thread_id" in rows.schema.names
+        threads = frozenset(pc.unique(rows["thread_id"]).to_pylist() if rows is not None and known else ())
+        return self._home(self._artifact.instance_id, threads)
+
+    def _home(self, instance_id: str | None, threads: Set[int | None] = frozenset()) -> str:
+        """Session of rows that name no process."""
+        if instance_id not in self._homes:
+            self._homes[instance_id] = self._staging.home(self._artifact, instance_id, threads)
+        return self._homes[instance_id]
+
+    def _of_home(self, rows: pa.Table, session: str) -> pa.Table:
+        """Rows that name no process with the process of their session; counts them."""
+        given, process_id = rows["process_id"], self._staging.sessions[session]["process_id"]
+        self._strays[session] += given.null_count
+        if not given.null_count or process_id is None:
+            return rows
+        place = rows.schema.get_field_index("process_id")
+        return rows.set_column(place, "process_id", pc.fill_null(given, pa.scalar(process_id, pa.int64())))
 
     def _claim(self, table: pa.Table, session: str) -> pa.Table:
         """Rows of lanes that are this source's; the others go to the comparison."""
         kept = []
         for lane in tables.LANES if self._only is None else self._only:
-            part = table.filter(pc.equal(table["lane"], lane))
+            part = self._first(table.filter(pc.equal(table["lane"], lane)), session)
             if not part.num_rows:
                 continue
             if lane in _SYSTEM_LANES:
@@ -236,6 +301,14 @@ class ArtifactSink:
             kept.append(part)
         merged = pa.concat_tables(kept) if kept else table.slice(0, 0)
         return merged.sort_by("event_id")
+
+    def _first(self, rows: pa.Table, session: str) -> pa.Table:
+        """Rows that this source has not given for the session before."""
+        if not rows.num_rows:
+            return rows
+        fresh = self._staging.seen[session, self._source].first(pl.DataFrame(pl.from_arrow(rows)))
+        self._repeated[session] += len(fresh) - int(fresh.sum())
+        return rows if fresh.all() else rows.filter(fresh.to_arrow())
 
     def _completed(self, table: pa.Table, session: str) -> pa.Table:
         rows = table.num_rows
@@ -263,16 +336,9 @@ class ArtifactSink:
 
     def _note_difference(self, key: tuple[str, str], mine: pl.DataFrame) -> None:
         session, lane = key
-        both = (
-            self._staging.summaries[key].join(mine, on="name", how="full", coalesce=True, suffix="_here").fill_null(0)
-        )
-        odd = both.filter(
-            (pl.col("events") != pl.col("events_here"))
-            | (pl.col("busy_ns") != pl.col("busy_ns_here"))
-            | (pl.col("starts_ns") != pl.col("starts_ns_here"))
-        ).sort("name")
         owner = self._staging.owners[key]
-        if odd.is_empty():
+        found = difference(mine, self._staging.summaries[key])
+        if found is None:
             self.note(
                 "info",
                 "duplicate_source",
@@ -281,18 +347,25 @@ class ArtifactSink:
                 event_count=int(mine["events"].sum()),
             )
             return
-        worst = odd.with_columns(gap=(pl.col("busy_ns") - pl.col("busy_ns_here")).abs()).sort("gap", descending=True)
-        first = worst.row(0, named=True)
         self.note(
             "warning",
             "sources_disagree",
-            f"the {lane} lane differs from the {owner} source, which is used, in {odd.height} event name(s): "
-            f"{first['name']} has {first['events_here']} events, {first['busy_ns_here']} ns here, "
-            f"{first['events']} events, {first['busy_ns']} ns there",
+            f"the {lane} lane differs from the {owner} source (there), which is used, in {found.name_count} event "
+            f"name(s): {found.example}",
             hint="export the system trace again with `neuron-explorer view -d DIR --ingest-only`",
             session=session,
-            event_count=int((odd["events"] - odd["events_here"]).abs().sum()),
+            event_count=found.event_count,
         )
+
+    def _note_strays(self, session: str, rows: int) -> None:
+        if session not in self._staging.homes:
+            why = "the only one that they can be of, or the one whose main thread is among theirs"
+            message = f"{rows} rows name no process; they are taken for those of {session}, {why}"
+            self.note("info", "process_assumed", message, session=session, event_count=rows)
+            return
+        message = f"{rows} rows name no process: they stand in a session of their own, which no other file is part of"
+        hint = "put the file into the directory of its process, or pid_<process id> into its name"
+        self.note("warning", "unknown_process", message, hint=hint, session=session, event_count=rows)
 
 
 def _constant(text: str, rows: int) -> pa.Array:
@@ -307,19 +380,4 @@ def _as_arrow(rows: Rows) -> pa.Table:
 
 
 def _summary(rows: pa.Table) -> pl.DataFrame:
-    """Per event name: how many, their summed duration and their summed start (both wrap at 64 bits)."""
-    frame = pl.DataFrame(pl.from_arrow(rows.select(["name", "start_ns", "end_ns"])))
-    return _merged(
-        [
-            frame.select(
-                pl.col("name").cast(pl.String),
-                events=pl.lit(1, dtype=pl.Int64),
-                busy_ns=pl.col("end_ns") - pl.col("start_ns"),
-                starts_ns=pl.col("start_ns") % 1_000_000_007,
-            )
-        ]
-    )
-
-
-def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).group_by("name").agg(pl.col("events", "busy_ns", "starts_ns").sum())
+    return summary(pl.DataFrame(pl.from_arrow(rows.select(["name", "start_ns", "end_ns"]))))

@@ -212,8 +212,18 @@ EVENTS = Table(
         Column("physical_core", pl.Int32(), "Physical NeuronCore.", nullable=True),
         Column("start_ns", _INT, "Start.", unit="ns"),
         Column("end_ns", _INT, "End, ≥ start.", unit="ns"),
-        Column("external_id", _INT, "`External id`: joins an operator and what it launched.", nullable=True),
-        Column("correlation_id", _INT, "`correlation`: joins a runtime call and its device activity.", True),
+        Column(
+            "external_id",
+            _INT,
+            "`External id`: joins an operator and what it launched. Of 2^63 and above, the id less 2^64.",
+            nullable=True,
+        ),
+        Column(
+            "correlation_id",
+            _INT,
+            "`correlation`: joins a runtime call and its device activity. Of 2^63 and above, the id less 2^64.",
+            True,
+        ),
         Column("sequence_id", _ID, "`nrt_sequence_id` / `nrta_seq_id`: joins framework and Neuron runtime.", True),
         Column("execution_id", _INT, "`exec_id`: counts executions per process, core and model.", nullable=True),
         Column(

@@ -75,7 +75,13 @@ def _zip_member(writer: _Writer, archive: zipfile.ZipFile, info: zipfile.ZipInfo
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        writer.listed(name, info.file_size, problem=f"cannot be unpacked: {error}")
+        writer.listed(name, info.file_size, problem=f"cannot be unpacked: {_why(error)}")
+
+
+def _why(error: Exception) -> str:
+    """What is wrong with a member, without the bytes of its header that zipfile shows."""
+    text = str(error)
+    return "its header is damaged" if " and header b" in text else printable(text)
 
 
 def _encrypted(writer: _Writer, name: str) -> DiscoveryError:

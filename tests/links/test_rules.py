@@ -256,3 +256,14 @@ def test_runtime_copies_are_no_chains():
     rows = Rows()
     rows.add("runtime", "copy_in", "nrt_tensor_write", 0, 10, **_NEURON)
     assert rows.build().chains.is_empty()
+
+
+def test_unsigned_ids_link_and_the_largest_is_none() -> None:
+    """Ids of 2^63 and above are stored as negative numbers."""
+    rows = Rows()
+    first, second = rows.call(0, 5, correlation_id=-(2**63)), rows.call(10, 15, correlation_id=-(2**63) + 1)
+    work = [rows.kernel(20, 30, correlation_id=-(2**63)), rows.kernel(40, 50, correlation_id=-(2**63) + 1)]
+    rows.call(60, 65, name="cudaGetDevice", correlation_id=-1)
+    rows.kernel(70, 80, correlation_id=-1)
+    made = rows.build().links
+    assert {(f, t) for f, t in made.select("from_id", "to_id").rows()} == {(first, work[0]), (second, work[1])}

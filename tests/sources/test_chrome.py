@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -144,6 +145,33 @@ def test_a_base_is_not_added_to_absolute_times(tmp_path: Path) -> None:
     assert sink.note_codes() == ["base_ignored"]
 
 
+@pytest.mark.parametrize(
+    ("spelled", "base_ns"),
+    [
+        pytest.param("1.719853884e+18", 1_719_853_884_000_000_000, id="exponent"),
+        pytest.param("1719853884123456789.0", 1_719_853_884_123_456_789, id="more-digits-than-a-float-has"),
+        pytest.param('"1719853884123456789"', 1_719_853_884_123_456_789, id="text"),
+        pytest.param("1.0e9", 1_000_000_000, id="early"),
+        pytest.param("null", 0, id="null"),
+    ],
+)
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+def test_a_base_is_any_spelling_of_a_whole_number(tmp_path: Path, spelled: str, base_ns: int, *, behind: bool) -> None:
+    member, events = f'"baseTimeNanoseconds": {spelled}', '"traceEvents": [{"ph":"X","name":"a","ts":1,"dur":1}]'
+    sink = read_bytes(tmp_path, f"{{{', '.join([events, member] if behind else [member, events])}}}".encode())
+    assert sink.events_frame()["start_ns"].to_list() == [base_ns + 1000]
+    assert not sink.notes
+
+
+@pytest.mark.parametrize("spelled", ["1.5", "-7", "1e30", '"soon"', "true", "[1]"])
+def test_a_base_that_is_no_time_is_noted(tmp_path: Path, spelled: str) -> None:
+    text = f'{{"baseTimeNanoseconds": {spelled}, "traceEvents": [{{"ph":"X","name":"a","ts":1,"dur":1}}]}}'
+    sink = read_bytes(tmp_path, text.encode())
+    assert sink.events_frame()["start_ns"].to_list() == [1000]
+    assert sink.note_codes() == ["base_ignored"]
+    assert f"not added ({spelled} is no whole number" in str(sink.notes[0]["message"])
+
+
 def test_keys_of_args_become_columns(tmp_path: Path) -> None:
     args = {"External id": 7, "correlation": 9, "device": 1, "stream": 20, "bytes": 4096, "x": [1, {"stream": 3}]}
     driver = {"nrt_sequence_id": 2**64 - 1, "neff_cache_key": "k", "exec_id": 5, "stream": 8}
@@ -167,7 +195,7 @@ def test_keys_of_args_become_columns(tmp_path: Path) -> None:
 def test_ids_that_do_not_fit_become_null_and_are_noted(tmp_path: Path) -> None:
     sink = read_events(
         tmp_path,
-        event(args={"External id": 2**63, "correlation": 3}),
+        event(args={"External id": 2**64, "correlation": 3}),
         event(cat="kernel", args={"nrt_sequence_id": 2**64, "device": -(2**70)}),
         event(cat="privateuse1_driver", args={"nrt_sequence_id": -1}),
     )
@@ -175,8 +203,23 @@ def test_ids_that_do_not_fit_become_null_and_are_noted(tmp_path: Path) -> None:
     assert frame["external_id"].null_count() == 3
     assert frame["correlation_id"].to_list() == [3, None, None]
     assert frame["sequence_id"].null_count() == 3
-    assert json.loads(frame["attrs_json"][0])["External id"] == 2**63
+    assert json.loads(frame["attrs_json"][0])["External id"] == 2**64
     assert [(n["code"], n["event_count"]) for n in sink.notes] == [("id_overflow", 4)]
+    text = (tmp_path / "trace.json").read_text()
+    first, second = text.index("{", text.index("[")), text.index("{", text.index("}}"))
+    assert f"byte {first}: `External id`; byte {second}: `" in str(sink.notes[0]["message"])
+
+
+@pytest.mark.parametrize("other", [{}, {"correlation": "17"}], ids=["all-numbers", "one-is-text"])
+def test_unsigned_ids_keep_all_their_bits(tmp_path: Path, other: dict[str, object]) -> None:
+    values = (2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
+    sink = read_events(tmp_path, *(event(args={"External id": v, "correlation": v}) for v in values), event(args=other))
+    frame = sink.events_frame()
+    expected = [v if v < 2**63 else v - 2**64 for v in values]
+    assert frame["external_id"].to_list() == [*expected, None]
+    assert frame["correlation_id"].to_list() == [*expected, 17 if other else None]
+    assert [json.loads(text)["correlation"] for text in frame["attrs_json"][:4]] == list(values)
+    assert not sink.notes
 
 
 @pytest.mark.parametrize(
@@ -701,3 +744,12 @@ def test_large_numbers_of_decimals_keep_their_text(tmp_path: Path) -> None:
     text = sink.events_frame()["attrs_json"].item()
     assert json.loads(text, parse_float=Decimal) == {"x": Decimal("0.1234567890123456789")}
     assert isinstance(sink.events_frame(), pl.DataFrame)
+
+
+def test_a_changed_event_of_a_tiny_trace_is_named_by_its_own_byte(tmp_path: Path) -> None:
+    events = [event(str(i)) for i in range(5)]
+    events[2]["dur"] = -1
+    data = json.dumps({"traceEvents": events}).encode()
+    at = [match.start() for match in re.finditer(rb'\{"ph"', data)][2]
+    (note,) = read_bytes(tmp_path, data).notes
+    assert f"byte {at}: `dur` is negative" in str(note["message"])

@@ -268,3 +268,25 @@ def test_a_usage_table_without_times_is_an_error_that_names_the_column(tmp_path)
 def test_metadata_goes_to_a_note(tmp_path):
     path = write(tmp_path, [{"profile_schema_version": "12.0.1", "ntff_version": 6}], "SystemProfileMetadata.parquet")
     assert [n["message"] for n in read(path).notes] == ["profile_schema_version 12.0.1, ntff_version 6"]
+
+
+def notes(sink: MemorySink) -> dict[object, str]:
+    return {note["code"]: str(note["message"]) for note in sink.notes}
+
+
+def test_the_first_row_without_a_time_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(explorer, "BATCH_ROWS", 2)
+    rows = [row(at=i) for i in range(4)] + [row() | {"start_ts": None}, row(at=5), row() | {"name": None}]
+    assert "the first is row 5" in notes(read(write(tmp_path, rows)))["missing_time"]
+
+
+def test_times_that_a_float_rounds_are_noted(tmp_path):
+    sink = read(write(tmp_path, [row() | {"start_ts": float(T0), "end_ts": float(T0 + 1024)}]))
+    assert sink.events_frame().height == 1
+    assert "end_ts, start_ts" in notes(sink)["rounded_times"]
+
+
+def test_a_table_without_rows_is_noted(tmp_path):
+    path = tmp_path / "SystemProfileEvents.parquet"
+    pl.DataFrame([row()]).clear().write_parquet(path)
+    assert set(notes(read(path))) == {"no_events"}

@@ -224,3 +224,17 @@ def test_json_of_another_kind_is_noted(tmp_path):
     sink = MemorySink("fetch_json")
     fetch_json.read(artifact(path), sink)
     assert sink.note_codes() == ["no_events"]
+
+
+def test_the_place_of_the_first_odd_record_is_told(tmp_path):
+    sink = read(tmp_path, [*span("kbl_exec_pre", 1, 5, 1), None, *span("kbl_exec_pre", 6, 7, 2), 3])
+    assert [n["message"] for n in sink.notes] == [
+        "2 events without a type or a time are skipped, the first behind 2 others"
+    ]
+
+
+@pytest.mark.parametrize(("points", "told"), [(1, "drift of its clock is not known"), (2, "drift by 7 ns at most")])
+def test_drift_is_told_only_if_two_points_show_it(tmp_path, points, told):
+    marks = [sync(DEVICE, 0), sync(DEVICE + 1000, 1007)][:points]
+    sink = read(tmp_path, [*marks, *execution(DEVICE + 10, DEVICE + 20, 1)])
+    assert told in str(next(n["message"] for n in sink.notes if n["code"] == "clock_sync"))

@@ -123,6 +123,47 @@ def test_a_bad_event_is_repaired_or_dropped_alone(tmp_path, chunk_bytes, bad, re
     assert (damage.repaired, damage.dropped, damage.cut_at) == ((1, 0, None) if repaired else (0, 1, None))
 
 
+@pytest.mark.parametrize(
+    ("front", "extra"),
+    [
+        pytest.param(b"[null, ", [None], id="null"),
+        pytest.param(b"[5, ", [5], id="number"),
+        pytest.param(b'["x", ', ["x"], id="text"),
+        pytest.param(b"[[], ", [[]], id="array"),
+        pytest.param(b"[, ", [], id="comma"),
+    ],
+)
+def test_what_stands_before_the_first_object_costs_no_event(tmp_path, chunk_bytes, front, extra):
+    good = [json.dumps(event).encode() for event in EVENTS]
+    path = tmp_path / "x.json"
+    path.write_bytes(b'{"events": ' + front + b", ".join(good) + b'], "version": 2}')
+    rows = [row for part in JsonChunks(path, lambda _: None, lists=("events",)) for row in part.rows]
+    assert rows == [*extra, *EVENTS]
+
+
+@pytest.mark.parametrize("place", [0, 1, 5])
+def test_zeros_at_the_front_of_a_list_cost_the_events_they_touch(tmp_path, chunk_bytes, place):
+    flat = [{"name": str(i), "at": i} for i in range(4)]
+    text = bytearray(json.dumps({"events": flat, "version": 2}).encode())
+    at = text.index(b"[") + place
+    text[at : at + 6] = bytes(6)
+    path = tmp_path / "x.json"
+    path.write_bytes(text)
+    chunks = JsonChunks(path, lambda _: None, lists=("events",))
+    rows = [row for part in chunks for row in part.rows]
+    assert rows == flat[1:]
+    assert (chunks.damage.dropped, chunks.damage.cut_at) == (1, None)
+
+
+@pytest.mark.parametrize("value", ["[]", "null", "{}", '"x"', "7"])
+def test_a_member_that_is_no_list_is_given_whole(tmp_path, chunk_bytes, value):
+    path = tmp_path / "x.json"
+    path.write_text(f'{{"events": {value}, "version": 2}}')
+    parts = list(JsonChunks(path, lambda _: None, lists=("events",)))
+    assert [part.whole for part in parts] == [True, True]
+    assert parts[0].is_list == (value == "[]")
+
+
 @QUIET
 @given(data=st.binary(max_size=200) | st.binary(max_size=100).map(lambda b: b'{"events": [{"a": 1}, ' + b))
 def test_random_bytes_never_raise_anything_but_a_source_error(tmp_path, chunk_bytes, data):

@@ -170,3 +170,22 @@ def test_what_is_no_json_is_an_error(tmp_path, text):
 
 def test_json_of_another_kind_is_noted(tmp_path):
     assert read(write(tmp_path, {"traceEvents": [{"ph": "X"}]})).note_codes() == ["no_events"]
+
+
+def test_one_odd_first_element_costs_only_itself(tmp_path):
+    sink = read(write(tmp_path, {"trace_event": [None, event(), event(at=20)]}))
+    assert len(sink.events_frame()) == 2
+    assert [n["event_count"] for n in sink.notes if n["code"] == "missing_time"] == [1]
+
+
+def test_an_event_list_that_is_no_list_is_noted(tmp_path):
+    sink = read(write(tmp_path, {"trace_event": None, "other": 1}))
+    assert sink.note_codes() == ["no_events"]
+
+
+def test_the_place_of_the_first_odd_event_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(_json_chunks, "CHUNK_BYTES", 64)
+    sink = read(write(tmp_path, {"trace_event": [event(), event(at=9), {"name": "x"}, event(at=20), 5]}))
+    assert [n["message"] for n in sink.notes] == [
+        "2 events without a name or a time are skipped, the first behind 2 others"
+    ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from tracekit.links import match
-from tracekit.links.rows import LAUNCH_NAME, NOT_A_LAUNCH
+from tracekit.links.rows import LAUNCH_NAME, NOT_A_LAUNCH, is_id
 
 _THREAD = ("session", "process_id", "thread_id")
 _SEQUENCE = ("session", "sequence_id")
@@ -61,7 +61,7 @@ def launches(calls: pl.DataFrame, streams: pl.DataFrame) -> tuple[pl.DataFrame, 
 def _with_stream(causes: pl.DataFrame, effects: pl.DataFrame) -> pl.DataFrame:
     first = match.pair(causes, effects, _SEQUENCE)
     free = (causes.join(first, on="cause", how="anti"), effects.join(first, on="effect", how="anti"))
-    numberless = pl.col("sequence_id").is_null() & (pl.col("external_id") > 0)
+    numberless = pl.col("sequence_id").is_null() & is_id("external_id")
     return pl.concat([first, match.pair(free[0].filter(numberless), free[1].filter(numberless), _EXTERNAL)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tracekit.links.enclosure import innermost
+from tracekit.links.rows import is_id
 
 _THREAD = ("session", "process_id", "thread_id")
 _ID = ("session", "external_id")
@@ -45,7 +46,7 @@ def echoing(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_external_id(queries: pl.DataFrame, ops: pl.LazyFrame) -> pl.DataFrame:
-    asked = queries.filter(pl.col("external_id") > 0).select("effect", *_ID, "at")
+    asked = queries.filter(is_id("external_id")).select("effect", *_ID, "at")
     ids = asked.select(_ID).unique()
     if ids.is_empty():
         return _nothing(asked)

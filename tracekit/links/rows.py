@@ -83,12 +83,17 @@ def present(events: pl.LazyFrame) -> pl.DataFrame:
     return pl.concat([counted, told]).sort(key)
 
 
+def is_id(column: str) -> pl.Expr:
+    """Whether a number names something: 0 and -1 (as unsigned, the largest number) stand for none."""
+    return ~pl.col(column).is_in([0, -1])
+
+
 def load(events: pl.LazyFrame, sessions: list[str]) -> Rows:
     """Read the rows of ``sessions``; operators stay a query, since most are never needed."""
     wanted = events.filter("is_primary", pl.col("session").is_in(sessions)).with_columns(
         pl.col("session").cast(pl.Enum(sessions))
     )
-    known = pl.when(pl.col("correlation_id") > 0).then("correlation_id").alias("correlation_id")
+    known = pl.when(is_id("correlation_id")).then("correlation_id").alias("correlation_id")
     parts = [
         wanted.with_columns(known).filter(which).select(*columns, at="start_ns").sort("event_id")
         for which, columns in _PARTS.values()

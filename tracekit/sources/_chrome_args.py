@@ -7,7 +7,7 @@ only if one of the keys occurs in that text at all (Python frames have none of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -46,7 +46,10 @@ class DeviceArgs(HostArgs, gc=False):
 
 @dataclass
 class Promoted:
-    """Values of the promoted keys, one per row; ``ABSENT`` (or a None list) where a row has none."""
+    """Values of the promoted keys, one per row; ``ABSENT`` (or a None list) where a row has none.
+
+    Ids from 2^63 on are two's complement. That makes 2^63 itself ``ABSENT``: ``lowest`` holds the rows that have it.
+    """
 
     external: Ints
     correlation: Ints
@@ -56,8 +59,10 @@ class Promoted:
     sequence: list[int | None] | None = None
     execution: list[int | None] | None = None
     model: list[str | None] | None = None
+    lowest: dict[str, list[int]] = field(default_factory=dict)
 
 
+_UNSIGNED = ("external", "external_old", "correlation")
 _INTEGERS = ("external", "correlation", "device", "stream", "moved")
 _ALTERNATES = {"external": "external_old", "moved": "size", "sequence": "sequence_old", "model": "model_id"}
 _host, _device = msgspec.json.Decoder(list[HostArgs]), msgspec.json.Decoder(list[DeviceArgs])
@@ -72,6 +77,7 @@ def promoted(
     report: Report,
     *,
     strict: bool,
+    positions: Sequence[int] = (),
 ) -> Promoted:
     """Decode the promoted keys of every row.
 
@@ -81,6 +87,7 @@ def promoted(
         lane: index into ``LANES`` of every row, the same for all rows of a category.
         report: takes values that do not fit.
         strict: whether to give up at the first value of another type than expected.
+        positions: byte of every row in the file; empty if it is not known.
 
     Raises:
         NotStrict: only if ``strict``.
@@ -105,7 +112,8 @@ def promoted(
         text = b",".join(texts if attrs.is_filled else [t if len(t) else b"{}" for t in texts])
         names = [name for name in _keys_in(text, kind) if name in left]
         if names:
-            decoded = _decoded(text, texts, kind, report, strict)
+            places = [positions[row] for row in rows.tolist()] if positions else [-1] * len(rows)
+            decoded = _decoded(text, texts, places, kind, report, strict)
             for name in names:
                 _fill(found, name, rows, [getattr(a, name) for a in decoded], count)
     return found
@@ -177,7 +185,7 @@ def _fill(found: Promoted, name: str, rows: Ints, values: list[object], count: i
     """Put the values of one key where no value stands yet."""
     target = next((new for new, old in _ALTERNATES.items() if old == name), name)
     if target in _INTEGERS:
-        _set_integers(getattr(found, target), rows, values)
+        _set_integers(found, target, rows, values)
         return
     column = getattr(found, target)
     if column is None:
@@ -188,17 +196,21 @@ def _fill(found: Promoted, name: str, rows: Ints, values: list[object], count: i
             column[row] = value
 
 
-def _set_integers(column: Ints, rows: Ints, values: list[object]) -> None:
+def _set_integers(found: Promoted, target: str, rows: Ints, values: Sequence[object]) -> None:
+    column = getattr(found, target)
     try:
         new = np.fromiter(values, np.int64, len(values))
     except OverflowError as error:
-        raise NotStrict("an id beyond 2^63") from error
+        if target not in _UNSIGNED or not all(-(2**63) <= v < 2**64 for v in values):  # type: ignore[operator]
+            raise NotStrict("an id that does not fit") from error
+        found.lowest[target] = rows[[value == 2**63 for value in values]].tolist()
+        new = np.array([v - 2**64 if v >= 2**63 else v for v in values], np.int64)  # type: ignore[operator]
     old = column[rows]
     column[rows] = np.where(old == ABSENT, new, old)
 
 
 def _decoded(
-    joined: bytes, texts: Sequence[bytes], kind: type[HostArgs], report: Report, strict: bool
+    joined: bytes, texts: Sequence[bytes], positions: Sequence[int], kind: type[HostArgs], report: Report, strict: bool
 ) -> Sequence[HostArgs]:
     try:
         decoded: Sequence[HostArgs] = (_host if kind is HostArgs else _device).decode(b"[" + joined + b"]")
@@ -207,7 +219,7 @@ def _decoded(
     except (msgspec.DecodeError, TypeError) as error:
         if strict:
             raise NotStrict("args of an unexpected type") from error
-    return [_loose(bytes(t), kind, report) for t in texts]
+    return [_loose(bytes(t), at, kind, report) for t, at in zip(texts, positions, strict=True)]
 
 
 def _fits(args: HostArgs) -> bool:
@@ -221,11 +233,13 @@ def _fits(args: HostArgs) -> bool:
 
 
 def _range(name: str) -> tuple[int, int]:
-    """Least value, and the first one too large: sequence ids are unsigned."""
-    return (0, 2**64) if name.startswith("sequence") else (ABSENT + 1, 2**63)
+    """Least value, and the first one too large."""
+    if name.startswith("sequence"):
+        return (0, 2**64)
+    return (ABSENT + 1, 2**64 if name in _UNSIGNED else 2**63)
 
 
-def _loose(text: bytes, kind: type[HostArgs], report: Report) -> HostArgs:
+def _loose(text: bytes, position: int, kind: type[HostArgs], report: Report) -> HostArgs:
     """The promoted keys of one ``args``, each converted on its own; what does not fit is absent."""
     values = kind()
     if not text:
@@ -240,11 +254,11 @@ def _loose(text: bytes, kind: type[HostArgs], report: Report) -> HostArgs:
             value = msgspec.json.decode(raw)
         except (msgspec.DecodeError, TypeError):
             value = bytes(raw).decode("utf-8", "replace")
-        _put(values, name, value, report)
+        _put(values, name, value, position, report)
     return values
 
 
-def _put(values: HostArgs, name: str, value: object, report: Report) -> None:
+def _put(values: HostArgs, name: str, value: object, position: int, report: Report) -> None:
     if name in ("model", "model_id"):
         if value is not None:
             setattr(values, name, value if isinstance(value, str) else str(value))
@@ -256,4 +270,4 @@ def _put(values: HostArgs, name: str, value: object, report: Report) -> None:
     if least <= number < most:
         setattr(values, name, number)
     else:
-        report.add("id_overflow", -1, f"`{_NAMES[name]}` does not fit 64 bits; its text stays in attrs_json")
+        report.add("id_overflow", position, f"`{_NAMES[name]}`")

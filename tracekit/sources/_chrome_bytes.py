@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
 from isal import isal_zlib
 
 from tracekit.errors import SourceError
+from tracekit.salvage import salvaged
 
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -116,13 +118,16 @@ class Inflater:
         self.consumed = 0
         self.problem: str | None = None
         self.ended = False
-        self._members = 0
         self._input = b""
+        self._member_start = self._given = 0
+        self._rest: Iterator[bytes] | None = None
         self._stream = isal_zlib.decompressobj(_AUTO)
 
     def next_block(self) -> bytes:
         """More bytes, or ``b""`` once ``ended``."""
         while not self.ended:
+            if self._rest is not None:
+                return self._salvaged()
             if self._stream.eof and not self._next_member():
                 break
             if not self._input:
@@ -134,12 +139,34 @@ class Inflater:
             try:
                 block: bytes = self._stream.decompress(self._input, _BLOCK * 4)
             except _INFLATE_ERROR as error:
-                self._end(f"the gzip data is damaged ({error})")
-                break
+                self.problem = f"the gzip data is damaged ({error})"
+                self._rest = salvaged(self._reader(self._member_start), self._given)
+                continue
             self._input = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if block:
+                self._given += len(block)
                 return block
         return b""
+
+    def _salvaged(self) -> bytes:
+        """What the damaged member still gives, then the end."""
+        assert self._rest is not None
+        block = next(self._rest, b"")
+        self.ended = not block
+        return block
+
+    def _reader(self, start: int) -> Callable[[int], bytes]:
+        """Reads the file from ``start`` on."""
+        position = start
+
+        def read(size: int) -> bytes:
+            nonlocal position
+            data = os.pread(self._descriptor, size, position)
+            position += len(data)
+            self.consumed = max(self.consumed, position)
+            return data
+
+        return read
 
     def _next_member(self) -> bool:
         """Start on the member that follows, if anything but padding does."""
@@ -149,9 +176,11 @@ class Inflater:
             if not self._input:
                 self.ended = True
                 return False
+        self._input = self._input.lstrip(b"\0")
         if not self._input.startswith(_GZIP_MAGIC[: len(self._input)]):
             self._end("the gzip data is followed by something else")
             return False
+        self._member_start, self._given = self.consumed - len(self._input), 0
         self._stream = isal_zlib.decompressobj(_AUTO)
         return True
 

@@ -68,9 +68,11 @@ def dictionary(codes: Codes, values: Sequence[str | None]) -> pa.DictionaryArray
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=mask), texts)
 
 
-def ids(values: Ints) -> pa.Array:
-    """Ids as a column, ``ABSENT`` ones null."""
+def ids(values: Ints, present: list[int] | None = None) -> pa.Array:
+    """Ids as a column, ``ABSENT`` ones null, but for the rows ``present``."""
     missing = values == ABSENT
+    if present:
+        missing[present] = False
     return pa.array(values, mask=missing) if missing.any() else pa.array(values)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import msgspec
 
@@ -16,7 +17,7 @@ _FIRST_WINDOW = 1 << 18
 _MOST_WINDOW = 1 << 26
 _TAIL = 1 << 23
 _LARGEST_MEMBER = 1 << 20
-_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})\b')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(-?\d[\d.eE+-]{0,40})')
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d+)')
 _ARRAY = re.compile(r'"traceEvents"\s*:\s*\[')
 _ABSOLUTE_US = 10**14
@@ -55,18 +56,23 @@ def base_time(data: TraceBytes, head: Head, events_start: int) -> int:
     """
     for key, value in head.members:
         if key == b'"baseTimeNanoseconds"':
-            return _sane(value)
+            return _spelled(value) or 0
     first = _FIRST_TIME.search(data.read(events_start, events_start + _FIRST_WINDOW))
     if first and int(first[1]) >= _ABSOLUTE_US:
         return 0
     found = _BASE.findall(data.tail(_TAIL))
-    return _sane(found[-1]) if found else 0
+    return (_spelled(found[-1]) or 0) if found else 0
 
 
-def _sane(text: bytes) -> int:
-    digits = text.strip(b'"')
-    number = int(digits) if digits.isdigit() and len(digits) < 20 else 0
-    return number if number < LIMIT_NS else 0
+def _spelled(text: bytes) -> int | None:
+    """The base that a JSON number or text spells (also as ``1.7e+18``); None unless whole and before 2096."""
+    try:
+        number = Decimal(text.decode("latin-1").strip('"'))
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or not 0 <= number < LIMIT_NS or number != number.to_integral_value():
+        return None
+    return int(number)
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class HeaderFacts:
     world_size: int | None
     host_name: str | None
     base_ns: int | None
+    odd_base: str | None
+    """``baseTimeNanoseconds`` where it is no time."""
     is_amd: bool
     left_out: tuple[str, ...]
     """Members that are too large to keep."""
@@ -93,12 +101,16 @@ def header_facts(members: list[tuple[bytes, bytes]]) -> HeaderFacts:
     job = header.get("distributedInfo")
     job = job if isinstance(job, dict) else {}
     host = header.get("host_name")
+    base = kept.get(b'"baseTimeNanoseconds"') or b"null"
+    base = b"0" if base == b"null" else base
+    base_ns = _spelled(base)
     return HeaderFacts(
         text.decode(),
         _count(job.get("rank")),
         _count(job.get("world_size")),
         host if isinstance(host, str) and host else None,
-        _count(header.get("baseTimeNanoseconds"), LIMIT_NS),
+        base_ns,
+        base.decode()[:40] if base_ns is None else None,
         _is_amd(header),
         tuple(large),
     )

@@ -236,7 +236,8 @@ def _rows(result: Result, columns: Columns, setting: Setting) -> None:
         start + duration,
         joined(columns.args(), strict=setting.strict),
     )
-    result.events = event_batch(rows, result.report, strict=setting.strict)
+    places = () if setting.strict else columns.positions()
+    result.events = event_batch(rows, result.report, strict=setting.strict, positions=places)
     if not complete.all() and "[memory]" in columns.name.values:
         memory = ~complete & (columns.name.codes == columns.name.values.index("[memory]"))
         texts = rows.attrs.texts(np.flatnonzero(memory))

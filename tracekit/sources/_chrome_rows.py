@@ -39,8 +39,14 @@ class EventColumns:
     attrs: Joined
 
 
-def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.RecordBatch:
+def event_batch(rows: EventColumns, report: Report, *, strict: bool, positions: Sequence[int] = ()) -> pa.RecordBatch:
     """The rows as an Arrow batch with the columns of ``base.EVENT_COLUMNS`` that a Chrome trace can fill.
+
+    Args:
+        rows: what becomes rows.
+        report: takes values that do not fit.
+        strict: whether to give up at a value that needs the tolerant path.
+        positions: byte of every row in the file, for the report; empty if it is not known.
 
     Raises:
         NotStrict: only if ``strict``: a value needs the tolerant path.
@@ -48,7 +54,7 @@ def event_batch(rows: EventColumns, report: Report, *, strict: bool) -> pa.Recor
     lane, kind = _places(rows.category, rows.name)
     exported = exported_rows(rows.category, rows.attrs, report, strict=strict)
     attrs = rows.attrs if exported is None else exported.attributes(rows.attrs, strict=strict)
-    keys = promoted(attrs, rows.category.codes, lane, report, strict=strict)
+    keys = promoted(attrs, rows.category.codes, lane, report, strict=strict, positions=positions)
     columns = {
         "event_id": pa.array(rows.event_id),
         "lane": dictionary(lane, LANES),
@@ -104,8 +110,8 @@ def _key_columns(
         columns |= {name: _nothing(len(kind), name) for name in ("stream_id", "core_index", "moved_bytes")}
     physical = None if exported is None else exported.physical_core()
     columns["physical_core"] = _nothing(len(kind), "core_index") if physical is None else small(physical)
-    columns["external_id"] = ids(keys.external)
-    columns["correlation_id"] = ids(keys.correlation)
+    columns["external_id"] = ids(keys.external, keys.lowest.get("external"))
+    columns["correlation_id"] = ids(keys.correlation, keys.lowest.get("correlation"))
     columns["sequence_id"] = _or_null(keys.sequence, len(kind), pa.uint64())
     columns["execution_id"] = _or_null(keys.execution, len(kind), pa.int64())
     model = coded([None] if keys.model is None else keys.model)

@@ -20,6 +20,7 @@ _scan = json.JSONDecoder(strict=False, parse_float=str, parse_int=str)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _CANDIDATE = re.compile(r'\{\s*"')
+_SEPARATOR = re.compile(r'[ \t\r\n]*\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
 _EVENT_MARK = '"ph"'
 _SYNTAX = (json.JSONDecodeError, RecursionError)
 MATCH_LIMIT = 4 << 20
@@ -221,6 +222,7 @@ def learn_separator(text: str, position: int) -> bytes | None:
     """The bytes that stand between most events at the head of an event array, or None if there is no such thing.
 
     It runs from the white space before an event's closing brace to the colon after the next event's first key.
+    What damage left between two events is no separator: it holds a comma between two braces.
     """
     seen: Counter[str] = Counter()
     previous_end = None
@@ -233,10 +235,9 @@ def learn_separator(text: str, position: int) -> bytes | None:
         except _SYNTAX:
             break
         if previous_end is not None:
-            opening = re.compile(r'\{\s*"[^"\\]*"\s*:').match(text, position)
-            closing = re.compile(r"\s*\}").search(text, _closing_start(text, previous_end))
-            if opening and closing:
-                seen[text[closing.start() : opening.end()]] += 1
+            between = _SEPARATOR.match(text, _closing_start(text, previous_end))
+            if between:
+                seen[between[0]] += 1
         previous_end = position = end
     if not seen:
         return None

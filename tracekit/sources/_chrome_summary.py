@@ -26,7 +26,7 @@ _AGAIN = "take the trace again, and let the profiler finish writing it"
 NOTES: Mapping[str, _Wording] = {
     "damaged_event": _Wording("warning", "event(s) lost to damage in the file", _AGAIN),
     "cut_file": _Wording("warning", "event(s) lost: the file ends too soon", _AGAIN),
-    "damaged_gzip": _Wording("warning", "the compressed data ends too soon", "copy the file again"),
+    "damaged_gzip": _Wording("warning", "what the compressed data still holds is read", "copy the file again"),
     "repaired_event": _Wording("info", "event(s) repaired"),
     "missing_time": _Wording("warning", "event(s) lost: no time"),
     "time_out_of_range": _Wording("warning", "event(s) lost: impossible time"),
@@ -39,13 +39,13 @@ NOTES: Mapping[str, _Wording] = {
     "unfinished_event": _Wording("warning", "event(s) without an end, drawn out to the end of the trace"),
     "missing_duration": _Wording("warning", "event(s) without a duration, taken as 0"),
     "negative_duration": _Wording("warning", "event(s) with a negative duration, taken as 0"),
-    "id_overflow": _Wording("warning", "id(s) left out: they do not fit 64 bits"),
+    "id_overflow": _Wording("warning", "id(s) too large for their column, which stay in `attrs_json` alone"),
     "args_not_object": _Wording("info", "event(s) whose `args` is not an object"),
     "metadata_ignored": _Wording("info", "metadata event(s) that the tables do not hold"),
     "stray_bracket": _Wording("warning", "a closing bracket between two events was ignored", _AGAIN),
     "open_array": _Wording("info", "the event array has no closing bracket"),
     "damaged_header": _Wording("warning", "the header is damaged"),
-    "base_ignored": _Wording("warning", "`baseTimeNanoseconds` was not added: the times are absolute without it"),
+    "base_ignored": _Wording("warning", "`baseTimeNanoseconds` was not added"),
     "no_events": _Wording("warning", "the trace has no events", "check what was profiled"),
 }
 """Every note the reader can make."""

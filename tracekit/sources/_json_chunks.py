@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,8 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 """A whole string, a bracket, or the quote of a string that has no end."""
 _SCALAR_END = re.compile(rb"[,\]}\s]")
 _SPACE = b" \t\r\n"
+_VALUE_STARTS = b'{"-0123456789ntf,}'
+"""First bytes of a value, or of what follows one that is absent."""
 _DEPTH = {0x7B: 1, 0x5B: 1, 0x7D: -1, 0x5D: -1}
 _TRIES = 24
 """How many guessed ends of one object are tried before it counts as damaged."""
@@ -55,6 +57,11 @@ class Part:
     value: object = None
     whole: bool = False
     """Whether ``value`` is the member's whole value (rows is empty then)."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the member is an array of objects, or an empty one."""
+        return not self.whole or self.value == []
 
 
 @dataclass
@@ -91,13 +98,22 @@ class JsonChunks:
         progress: is told how many more bytes of the file are read.
         element: a msgspec type that the elements of arrays are decoded as; those that do not fit are given
             as they are.
+        lists: keys of the members that are arrays of objects whatever they begin with: damage at the front of
+            one costs an element, not the list.
 
     Raises:
         SourceError: while iterating, if the text does not begin as a JSON object or array.
     """
 
-    def __init__(self, path: Path, progress: Callable[[int], None], element: type[object] = object) -> None:
+    def __init__(
+        self,
+        path: Path,
+        progress: Callable[[int], None],
+        element: type[object] = object,
+        lists: Collection[str] = (),
+    ) -> None:
         self.path = path
+        self._lists = lists
         self._elements = msgspec.json.Decoder(list[element])  # type: ignore[valid-type]
         self.damage = Damage()
         self._progress = progress
@@ -105,11 +121,14 @@ class JsonChunks:
         self._pos = 0
         self._base = 0
         self._ended = False
+        self._packing_damage: tuple[int, str] | None = None
 
     def __iter__(self) -> Iterator[Part]:
         with self.path.open("rb") as raw:
             self._stream, self._raw, self._reported = Inflated(raw, _packing(raw)), raw, 0
             yield from self._document()
+            if self._packing_damage:
+                self._cut(*self._packing_damage)
             self._report()
 
     # Reading
@@ -122,7 +141,7 @@ class JsonChunks:
             more = self._stream.read(CHUNK_BYTES)
         except PackedDataError as error:
             more = b""
-            self._cut(self._base + len(self._buffer), f"compressed data is damaged ({error})")
+            self._packing_damage = (self._base + len(self._buffer), f"compressed data is damaged ({error})")
         self._buffer = self._buffer[self._pos :] + more
         self._base += self._pos
         self._pos = 0
@@ -153,7 +172,8 @@ class JsonChunks:
 
     def _cut(self, at: int, reason: str) -> None:
         if self.damage.cut_at is None:
-            self.damage.cut_at, self.damage.reason = at, reason
+            _, packed_reason = self._packing_damage or (0, None)
+            self.damage.cut_at, self.damage.reason = at, packed_reason or reason
 
     # Structure
 
@@ -188,7 +208,7 @@ class JsonChunks:
                 ended = byte < 0 or (self._ended and byte == ord('"'))
                 self._cut(self._at, "the text breaks off" if ended else "the text is not JSON from here on")
                 return
-            if self._opens_objects():
+            if self._opens_objects(is_list=key in self._lists):
                 yield from self._array(key)
             else:
                 yield from self._value(key)
@@ -209,14 +229,20 @@ class JsonChunks:
         self._pos += 1
         return key
 
-    def _opens_objects(self) -> bool:
-        """Whether an array of objects begins at the position, which then moves inside."""
-        if self._peek() != ord("["):
-            return False
+    def _opens_objects(self, *, is_list: bool) -> bool:
+        """Whether an array of objects begins at the position, which then moves inside.
+
+        Args:
+            is_list: it is known to be one; bytes that begin no value stand where damage took its bracket.
+        """
+        byte = self._peek()
+        if byte != ord("["):
+            return is_list and byte >= 0 and byte not in _VALUE_STARTS
         self._buffer, self._base, self._pos = self._buffer[self._pos :], self._at, 0
         while len(self._buffer) < _LOOK_BYTES and self._fill():
             pass
-        if not self._buffer[1:].lstrip(_SPACE).startswith(b"{"):
+        inside = self._buffer[1:].lstrip(_SPACE)
+        if not inside.startswith(b"{") and (not is_list or inside.startswith(b"]")):
             return False
         self._pos = 1
         return True

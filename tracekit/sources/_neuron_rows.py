@@ -221,8 +221,9 @@ class FrameworkRows:
         """Whether any framework lane of a process is wanted."""
         key = (instance_id, process_id)
         if key not in self._wanted:
-            session = self._artifact.session if process_id is None else self._sink.session_of(instance_id, process_id)
-            self._wanted[key] = session is None or any(self._sink.wants(session, lane) for lane in FRAMEWORK_LANES)
+            own = self._artifact.session if process_id is None else None
+            session = own or self._sink.session_of(instance_id, process_id)
+            self._wanted[key] = any(self._sink.wants(session, lane) for lane in FRAMEWORK_LANES)
         return self._wanted[key]
 
     def note(self) -> None:
@@ -235,7 +236,7 @@ class FrameworkRows:
 class Emitter:
     """Gives batches to the sink, process by process, with rising event ids; remembers what to note.
 
-    A file may describe several processes; rows of one that name it go to ``sink.session_of``, others to
+    A file may describe several processes; rows that name one, or a machine, go to ``sink.session_of``, others to
     the artifact's own session. Event ids number the rows in the order they are given.
     """
 
@@ -273,6 +274,8 @@ class Emitter:
             frame = frame.filter(~pl.col("lane").is_in(unwanted))
         elif self._process_id is not None:
             frame = frame.with_columns(process_id=pl.lit(self._process_id, dtype=pl.Int64))
+        elif instance_id is not None:
+            session = self._sink.session_of(instance_id, None)
         ids = pl.int_range(self._next_id, self._next_id + frame.height, dtype=pl.Int64, eager=True)
         rows = frame.with_columns(event_id=ids).select(
             [name for name in EVENT_COLUMNS if name in frame.columns or name == "event_id"]

@@ -94,10 +94,13 @@ class Clock:
                 return _nearest(self._by_core[pair], device_ns)
         return None
 
-    def residual_ns(self) -> int:
-        """The largest change of the offset between neighbouring sync points of a core: the error to expect."""
+    def residual_ns(self) -> int | None:
+        """The largest change of the offset between neighbouring sync points of a core: the error to expect.
+
+        None if no core has two.
+        """
         steps = [abs(after[1] - before[1]) for points in self._by_core.values() for before, after in pairwise(points)]
-        return max(steps, default=0)
+        return max(steps, default=None)
 
 
 def _nearest(points: list[tuple[int, int]], device_ns: int) -> int:
@@ -212,10 +215,13 @@ class Spans:
 
     def _note_clock(self) -> None:
         if self._clock.count:
-            message = (
-                f"device time is mapped to host time by {self._clock.count} sync points; from one to the next "
-                f"the clocks drift by {self._clock.residual_ns()} ns at most"
+            drift = self._clock.residual_ns()
+            told = (
+                "no core has two of them, so that the drift of its clock is not known"
+                if drift is None
+                else f"from one to the next the clocks drift by {drift} ns at most"
             )
+            message = f"device time is mapped to host time by {self._clock.count} sync point(s); {told}"
             self._sink.note("info", "clock_sync", message, event_count=self._clock.count)
         if self._clock.nearest:
             message = (

@@ -95,7 +95,10 @@ class Sink(Protocol):
         """Count events as they stand in the file, by Chrome ``ph`` and ``cat``; goes to the manifest."""
 
     def session_of(self, instance_id: str | None, process_id: int | None) -> str:
-        """Name of the session of a process, for files that describe several; made if there is none yet."""
+        """Name of the session of a process, for files that describe several; made if there is none yet.
+
+        Of rows that name no process: the only process there can be, else a session of the file's own.
+        """
 
     def wants(self, session: str, lane: str) -> bool:
         """Whether this artifact's rows of a lane are needed: false if a better source has given them."""

@@ -194,8 +194,11 @@ class _Reading:
         if not self._summary.event_count:
             self._check_empty()
         header = header_facts(members)
-        if header.base_ns and header.base_ns != self._base_ns:
-            self._report.add("base_ignored", -1, f"it is {header.base_ns}", 0)
+        if header.odd_base:
+            self._report.add("base_ignored", -1, f"{header.odd_base} is no whole number of ns from 1970 to 2096", 0)
+        elif header.base_ns and header.base_ns != self._base_ns:
+            why = "the times are absolute without it" if not self._base_ns else f"{self._base_ns} stands before it"
+            self._report.add("base_ignored", -1, f"it is {header.base_ns}, but {why}", 0)
         self._summary.tell(self._sink, header)
         self._sink.progress(max(0, self._data.size - self._told))
 

@@ -106,7 +106,9 @@ class _Events:
         self._sink = sink
         self._emitter = Emitter(sink, process_id=artifact.process_id)
         self._framework = FrameworkRows(artifact, sink)
-        self._untimed = self._negative = self._sync_points = self._bad_attributes = 0
+        self._rows = self._untimed = self._negative = self._sync_points = self._bad_attributes = 0
+        self._first_untimed: int | None = None
+        self._float_times: set[str] = set()
 
     def read(self, file: pq.ParquetFile) -> None:
         """Give all events; a file that breaks off in the middle keeps what came before."""
@@ -131,6 +133,10 @@ class _Events:
                 f"no column {', '.join(missing)} (schema version {version}; columns: {', '.join(names) or 'none'})"
             )
             raise SourceError(self._artifact.path, problem, hint=_HINT)
+        if "process_id" not in names:
+            version = _schema_version(self._artifact.path)
+            message = f"no column process_id (schema version {version}): the rows do not tell processes apart"
+            self._sink.note("warning", "missing_column", message, hint=_HINT)
 
     def _give(self, rows: pl.DataFrame) -> None:
         timed = self._wanted(self._timed(rows))
@@ -168,7 +174,12 @@ class _Events:
         framed = framed.drop(
             [c for c in (*_START, *_END, *_DURATION) if c in names and c not in ("start_ns", "end_ns")]
         )
-        timed = framed.filter(pl.col("start_ns").is_not_null() & pl.col("name").is_not_null())
+        has_time = framed.select(pl.col("start_ns").is_not_null() & pl.col("name").is_not_null()).to_series()
+        timed = framed.filter(has_time)
+        if self._first_untimed is None and timed.height < framed.height:
+            self._first_untimed = self._rows + int((~has_time).arg_true()[0]) + 1
+        self._float_times |= {c for c in (*_START, *_END, *_DURATION) if c in names and rows[c].dtype.is_float()}
+        self._rows += rows.height
         self._untimed += framed.height - timed.height
         is_sync = timed["name"] == SYNC_POINT
         self._sync_points += int(is_sync.sum())
@@ -214,7 +225,12 @@ class _Events:
     def _note(self) -> None:
         counts = (
             ("info", "sync_points", self._sync_points, "clock sync points are not activities and give no rows"),
-            ("warning", "missing_time", self._untimed, "rows without a name or a start are skipped"),
+            (
+                "warning",
+                "missing_time",
+                self._untimed,
+                f"rows without a name or a start are skipped, the first is row {self._first_untimed}",
+            ),
             ("warning", "negative_duration", self._negative, "rows end before they start; their end is their start"),
             (
                 "warning",
@@ -226,6 +242,12 @@ class _Events:
         for severity, code, count, message in counts:
             if count:
                 self._sink.note(severity, code, f"{count} {message}", event_count=count)  # type: ignore[arg-type]
+        if not self._rows:
+            self._sink.note("warning", "no_events", "the table has no rows", hint=_HINT)
+        if self._float_times:
+            columns = ", ".join(sorted(self._float_times))
+            message = f"times are floating-point numbers ({columns}): those above 2^53 are rounded, by up to 128 ns"
+            self._sink.note("warning", "rounded_times", message, hint=_HINT)
         self._framework.note()
         self._emitter.finish()
 

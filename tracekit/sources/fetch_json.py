@@ -18,7 +18,8 @@ from tracekit.sources._neuron_rows import no_collection
 from tracekit.sources._neuron_spans import PHASES, Clock, Mark, Spans
 from tracekit.sources.base import Artifact, Sink, Source
 
-_KEYS = ("events", None)
+_LISTS = ("events",)
+_KEYS = (*_LISTS, None)
 _SYNC_TYPES = (SYNC_POINT, EVENT_TYPES.index(SYNC_POINT))
 _HINT = "save the events again with nrt_sys_trace_fetch_events, or export with neuron-explorer view --ingest-only"
 
@@ -37,23 +38,27 @@ def read(artifact: Artifact, sink: Sink) -> None:
 
 def _read(artifact: Artifact, sink: Sink) -> None:
     progress = _halved(sink.progress)
-    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, element=_Glance)))
-    chunks = JsonChunks(artifact.path, progress)
-    bad, keys = 0, set()
+    spans = Spans(artifact, sink, _clock(JsonChunks(artifact.path, progress, _Glance, _LISTS)))
+    chunks = JsonChunks(artifact.path, progress, lists=_LISTS)
+    bad, before_bad, seen, keys, lists = 0, 0, 0, set(), set()
     for part in chunks:
         keys.add(part.key)
+        lists |= {part.key} if part.is_list else set()
         for row in part.rows if part.key in _KEYS else ():
             mark = _mark(row)
             if mark is None:
+                before_bad = before_bad if bad else seen
                 bad += 1
             else:
                 spans.add(mark)
+            seen += 1
     spans.finish()
-    if not keys.intersection(_KEYS):
+    if not lists.intersection(_KEYS):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no events list in the file (found: {found})", hint=_HINT)
     if bad:
-        sink.note("warning", "missing_time", f"{bad} events without a type or a time are skipped", event_count=bad)
+        message = f"{bad} events without a type or a time are skipped, the first behind {before_bad} others"
+        sink.note("warning", "missing_time", message, event_count=bad)
     chunks.damage.note(sink, hint=_HINT)
 
 

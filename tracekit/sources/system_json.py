@@ -39,14 +39,15 @@ def read(artifact: Artifact, sink: Sink) -> None:
     """
     if artifact.path.stat().st_size == 0:
         raise SourceError(artifact.path, "JSON file is 0 bytes", hint=_HINT)
-    chunks = JsonChunks(artifact.path, sink.progress)
+    chunks = JsonChunks(artifact.path, sink.progress, lists=(*EVENT_KEYS, *USAGE_KEYS))
     reader = _Reader(artifact, sink)
-    keys = set()
+    keys, lists = set(), set()
     with no_collection():
         for part in chunks:
             keys.add(part.key)
+            lists |= {part.key} if part.is_list else set()
             reader.take(part)
-    if not keys.intersection((*EVENT_KEYS, *USAGE_KEYS)):
+    if not lists.intersection((*EVENT_KEYS, *USAGE_KEYS)):
         found = ", ".join(sorted(str(key) for key in keys)) or "nothing"
         sink.note("warning", "no_events", f"no trace_event list in the file (found: {found})", hint=_HINT)
     reader.note()
@@ -63,7 +64,8 @@ class _Reader:
         self._sink = sink
         self._emitter = Emitter(sink, process_id=artifact.process_id)
         self._framework = FrameworkRows(artifact, sink)
-        self._bad = self._negative = self._sync_points = 0
+        self._seen = self._bad = self._negative = self._sync_points = 0
+        self._before_bad = 0
 
     def take(self, part: Part) -> None:
         """Read one piece of a member; members nobody described are left out."""
@@ -79,7 +81,9 @@ class _Reader:
         batch = Batch()
         for row in rows:
             if not isinstance(row, dict) or not self._event(batch, row):
+                self._before_bad = self._before_bad if self._bad else self._seen
                 self._bad += 1
+            self._seen += 1
         framework = len(batch.places) - batch.places.count(None)
         hardware = sum(name in HARDWARE_NAMES for name in batch.names)
         for origin, count in (
@@ -130,7 +134,9 @@ class _Reader:
     def note(self) -> None:
         """Say what was left out or changed."""
         if self._bad:
-            message = f"{self._bad} events without a name or a time are skipped"
+            message = (
+                f"{self._bad} events without a name or a time are skipped, the first behind {self._before_bad} others"
+            )
             self._sink.note("warning", "missing_time", message, event_count=self._bad)
         if self._negative:
             message = f"{self._negative} events have a negative duration; their end is their start"
