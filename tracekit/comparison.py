@@ -91,7 +91,8 @@ MEASURES: Mapping[str, str | None] = {
 }
 """Every measure, and the column it comes from; None where it is the sum of two."""
 
-_EXACT = ("executions", "operators", "launches")
+COUNTS = ("executions", "operators", "launches")
+"""Measures that are counts; all others are times."""
 _SEQUENCE_LIMIT = 4_000
 """Executions of one step that are aligned by name; longer steps are compared by totals only."""
 
@@ -123,8 +124,19 @@ class Comparison:
     replaced: pl.DataFrame
 
     def total(self, measure: str) -> dict[str, object]:
-        """One row of ``totals`` as a mapping."""
-        return self.totals.row(by_predicate=pl.col("measure") == measure, named=True)
+        """One row of ``totals`` as a mapping.
+
+        Raises:
+            TracekitError: if one of the sides does not have the measure.
+        """
+        rows = self.totals.filter(pl.col("measure") == measure).to_dicts()
+        if rows:
+            return rows[0]
+        lacking = [side.name for side in (self.a, self.b) if measure not in side.samples]
+        raise TracekitError(
+            f"{' and '.join(lacking)}: no measure {measure!r} in it",
+            hint="a baseline of another version: write it again with `tracekit baseline`",
+        )
 
     def __repr__(self) -> str:
         main = [r for r in _told(self.totals) if r["measure"] in _MAIN]
@@ -182,7 +194,7 @@ def diff(a: Side, b: Side) -> Comparison:
 
 def _total(measure: str, before: Sequence[float], after: Sequence[float]) -> dict[str, object]:
     first, second = _mean(before), _mean(after)
-    is_count = measure in _EXACT
+    is_count = measure in COUNTS
     verdict = judge(before, after, exact=is_count)
     return {
         "measure": measure,

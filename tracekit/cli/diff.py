@@ -62,8 +62,7 @@ def command(
 
     A and B are anything `tracekit analyze` takes, or a baseline file. Values are per step where there are
     steps. A difference between two sets of steps is called noise unless the Mann–Whitney U test gives
-    p < 0.01 and the medians differ by 5 % and by more than the spread; from single captures nothing is
-    claimed.
+    p < 0.01 and the medians differ by at least 5 %; from single captures nothing is claimed.
     """
     scope = chosen_scope(step, everything)
     compared = diff(open_side(a, cache, scope), open_side(b, cache, scope))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -13,6 +14,7 @@ from tracekit.cli.output import printable
 from tracekit.cli.units import change, duration, minus, ratio
 from tracekit.comparison import Comparison, Side, side
 from tracekit.lazy_tables import Scope
+from tracekit.significance import is_chance
 
 _HEADLINE = ("device_time", "host_time", "window", "executions", "operators", "gap")
 
@@ -85,11 +87,12 @@ def counted_names(names: list[str]) -> str:
     return printable(", ".join(shown)) + (f", … {len(unique) - 8} more" if len(unique) > 8 else "")
 
 
-def _claim(row: dict[str, object]) -> str:
+def _claim(row: dict[str, Any]) -> str:
     if row["verdict"] == "unproven":
         return " [single samples: not tested]" if row["a_samples"] == row["b_samples"] == 1 else " [too few samples]"
     if row["verdict"] == "noise":
-        return f" [noise, p = {row['p_value']:.2g}]"
+        is_small = not is_chance(row["p_value"])
+        return f" [noise{': the medians differ by less than 5 %' if is_small else ''}, p = {row['p_value']:.2g}]"
     return f" [p = {row['p_value']:.2g}]" if row["p_value"] is not None else ""
 
 

@@ -85,7 +85,7 @@ def _figure(row: dict[str, Any]) -> Figure:
 def _verdict(verdict: str, label: str) -> str:
     return {
         "same": f"The {label} is the same on both sides.",
-        "changed": f"The {label} differs by more than its spread over the steps explains.",
+        "changed": f"The {label} differs by more than chance explains.",
         "noise": f"The difference of the {label} is within the noise of the steps.",
         "unproven": f"There are too few steps to tell a real change of the {label} from noise.",
     }[verdict]
