@@ -9,8 +9,9 @@ import pytest
 import tracekit
 from tests.shared_data import NEURON, SAMPLES, needs_shared
 from tracekit import baseline, gate
-from tracekit.comparison import MEASURES, Comparison, Side, diff, side
+from tracekit.comparison import Comparison, diff
 from tracekit.errors import ArchiveError
+from tracekit.sides import MEASURES, SIDE_OPS, Side, side
 
 
 def compared(a: Path, b: Path, archive: Path, scope: str = "steps") -> Comparison:
@@ -125,9 +126,8 @@ def test_the_public_function_takes_profiles_and_paths(archive: Path) -> None:
 def test_a_comparison_shows_itself_in_a_line_and_in_a_notebook() -> None:
     def of(name: str, device: float) -> Side:
         samples = {measure: [0.0] for measure in MEASURES} | {"device_time": [device], "executions": [6.0]}
-        empty = pl.DataFrame(schema={"name": pl.String, "executions": pl.Float64, "device_ns": pl.Float64})
-        ops = empty.with_columns(host_ns=pl.col("device_ns"))
-        return Side(name, samples, ops, empty.select("name", "device_ns"), per_step=False)
+        sequence = pl.DataFrame(schema={"name": pl.String, "device_ns": pl.Int64})
+        return Side(name, samples, SIDE_OPS.empty(), sequence, per_step=False)
 
     compared = diff(of("<a>", 2_355_000.0), of("b", 403_300.0))
     assert repr(compared) == "<Comparison <a> → b: device_time 2,355.0 → 403.3 µs, executions 6 → 6>"

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit import gate
-from tracekit.comparison import COUNTS, MEASURES, Comparison, Side, diff
+from tracekit.comparison import Comparison, diff
 from tracekit.errors import QueryError, TracekitError
+from tracekit.sides import COUNTS, MEASURES, SIDE_OPS, Side
 
 
 def measured(name: str = "side", **values: float | Sequence[float]) -> Side:
@@ -19,11 +20,8 @@ def measured(name: str = "side", **values: float | Sequence[float]) -> Side:
     given = {m: [float(v)] if isinstance(v, int | float) else list(v) for m, v in values.items()}
     length = max((len(v) for v in given.values()), default=1)
     samples = {measure: given.get(measure, [0.0] * length) for measure in MEASURES}
-    ops = pl.DataFrame(schema=dict.fromkeys(("name",), pl.String) | dict.fromkeys(_NUMBERS, pl.Float64))
-    return Side(name, samples, ops, ops.select("name", "device_ns"), per_step=False)
-
-
-_NUMBERS = ("executions", "device_ns", "host_ns")
+    sequence = pl.DataFrame(schema={"name": pl.String, "device_ns": pl.Int64})
+    return Side(name, samples, SIDE_OPS.empty(), sequence, per_step=False)
 
 
 def checked(a: Side, b: Side, *limits: tuple[str, str]) -> list[gate.Outcome]:

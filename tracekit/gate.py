@@ -9,8 +9,9 @@ from decimal import Decimal
 from xml.etree import ElementTree
 
 from tracekit import significance
-from tracekit.comparison import COUNTS, MEASURES, Comparison
+from tracekit.comparison import Comparison
 from tracekit.errors import QueryError
+from tracekit.sides import COUNTS, MEASURES
 
 _LIMIT = re.compile(r"^([+-]?\d+(?:\.\d+)?)\s*(%|ns|us|µs|ms|s)?$")
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tracekit import gate
 from tracekit.cli.output import OutputFile, chosen_scope, console, scope_options
-from tracekit.cli.sides import open_side, replacements
+from tracekit.cli.sides import open_side, remarks, replacements
 from tracekit.comparison import diff
 from tracekit.errors import QueryError
 
@@ -87,9 +87,8 @@ def command(
         out.print(f"{mark:4}", style=style, end=" ")
         out.print(outcome.reason, soft_wrap=True)
     failed = not all(o.passed for o in outcomes)
-    if failed:
-        for line in replacements(compared):
-            out.print(Padding(Text(line), (0, 0, 0, 5)))
+    for line in [*remarks(compared), *(replacements(compared) if failed else [])]:
+        out.print(Padding(Text(line), (0, 0, 0, 5)))
     if github:
         click.echo(gate.github_annotations(outcomes))
     if junit:

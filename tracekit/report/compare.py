@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracekit.comparison import OPS, REPLACED, Comparison, diff, side
+from tracekit.comparison import OPS, REPLACED, Comparison, diff
 from tracekit.report.blocks import table_block
 from tracekit.report.charts import share_charts
 from tracekit.report.model import Answer, CompareRow, Figure, Part, ShareChart, Shares, SideBySide, TableBlock
 from tracekit.report.results import Results
 from tracekit.report.words import duration, sequence
+from tracekit.sides import side
 
 _LABELS = {
     "device_time": "device time",
@@ -41,8 +42,8 @@ def side_by_side(name_a: str, a: Results, name_b: str, b: Results) -> SideBySide
         for r in found.totals.to_dicts()
         if r["a"] or r["b"]
     ]
-    basis = " and ".join(f"{label}: {_basis(found, label.lower())}" for label in "AB")
-    return SideBySide(name_a, name_b, _answer(found), f"{basis}.", rows, _charts(a, b), _tables(found))
+    basis = f"A: {found.a.basis} and B: {found.b.basis}{'; values per process' if found.is_per_process else ''}."
+    return SideBySide(name_a, name_b, _answer(found), basis, rows, _charts(a, b), _tables(found))
 
 
 def measure_label(measure: str) -> str:
@@ -50,15 +51,6 @@ def measure_label(measure: str) -> str:
     if measure.startswith("gap."):
         return f"gaps: {measure.removeprefix('gap.').replace('_', ' ')}"
     return _LABELS.get(measure, "gaps" if measure == "gap" else measure.replace("_", " "))
-
-
-def _basis(found: Comparison, label: str) -> str:
-    """What one value of a side stands for."""
-    which = found.a if label == "a" else found.b
-    count = max((len(values) for values in which.samples.values()), default=0)
-    if not which.per_step:
-        return "the whole capture"
-    return "one step" if count == 1 else f"mean of {count:,} steps"
 
 
 def _answer(found: Comparison) -> Answer:
