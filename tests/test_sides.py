@@ -166,9 +166,24 @@ def test_processes_side_by_side_are_added_up_and_compared_one_by_one(tmp_path: P
 
 def sessions(*given: tuple[str, int | None, int, int]) -> pl.DataFrame:
     return pl.DataFrame(
-        [{"session": s, "rank": r, "first_ns": DAY + a, "last_ns": DAY + b} for s, r, a, b in given],
-        schema={"session": pl.String, "rank": pl.Int32, "first_ns": pl.Int64, "last_ns": pl.Int64},
-    )
+        [
+            {
+                "session": s,
+                "rank": r,
+                "first_ns": DAY + a,
+                "last_ns": DAY + b,
+                "process_id": s.partition(" ")[2] or None,
+            }
+            for s, r, a, b in given
+        ],
+        schema={
+            "session": pl.String,
+            "rank": pl.Int32,
+            "first_ns": pl.Int64,
+            "last_ns": pl.Int64,
+            "process_id": pl.String,
+        },
+    ).with_columns(instance_id=pl.lit("i-0"))
 
 
 @pytest.mark.parametrize(
@@ -177,6 +192,7 @@ def sessions(*given: tuple[str, int | None, int, int]) -> pl.DataFrame:
         pytest.param([("a", 0, 0, 9), ("b", 1, 20, 29)], [0, 0], id="ranks, whenever they ran"),
         pytest.param([("a", 0, 0, 9), ("b", 0, 5, 29), ("c", 1, 5, 6)], [0, 1, 0], id="one rank twice"),
         pytest.param([("a", None, 0, 9), ("b", None, 5, 20), ("c", None, 20, 29)], [0, 0, 1], id="by time"),
+        pytest.param([("a 1", None, 0, 9), ("b 1", None, 0, 9), ("c 2", None, 0, 9)], [0, 1, 0], id="by process"),
         pytest.param([("a", None, -DAY, 9 - DAY), ("b", None, 20 - DAY, 29 - DAY)], [0, 0], id="clocks without a date"),
     ],
 )

@@ -155,7 +155,7 @@ def runs(sessions: pl.DataFrame) -> pl.DataFrame:
     """Which sessions are processes of one run, and which repeat it.
 
     Sessions of one rank are runs one after the other. Sessions whose rank is not known are of one run where
-    they overlap in time, or where their clocks have no date.
+    they overlap in time, or where their clocks have no date; but a process of one machine is in a run once.
 
     Args:
         sessions: ``tables.SESSIONS``.
@@ -167,7 +167,10 @@ def runs(sessions: pl.DataFrame) -> pl.DataFrame:
     begins = is_dated & (pl.col("first_ns") >= pl.col("last_ns").cum_max().shift())
     by_time = begins.fill_null(value=False).cast(pl.Int64).cum_sum().over("rank")
     by_rank = pl.int_range(pl.len(), dtype=pl.Int64).over("rank")
-    run = pl.when(pl.col("rank").is_null()).then(by_time).otherwise(by_rank)
+    by_process = pl.int_range(pl.len(), dtype=pl.Int64).over("rank", "instance_id", "process_id")
+    is_known = pl.col("instance_id").is_not_null() & pl.col("process_id").is_not_null()
+    without_rank = pl.max_horizontal(by_time, pl.when(is_known).then(by_process))
+    run = pl.when(pl.col("rank").is_null()).then(without_rank).otherwise(by_rank)
     return sessions.sort("first_ns", "session").select("session", run=run).sort("session")
 
 

@@ -10,7 +10,7 @@ from tracekit.report.charts import share_charts
 from tracekit.report.model import Answer, CompareRow, Figure, Part, ShareChart, Shares, SideBySide, TableBlock
 from tracekit.report.results import Results
 from tracekit.report.words import duration, sequence
-from tracekit.sides import side
+from tracekit.sides import Side, side
 
 _LABELS = {
     "device_time": "device time",
@@ -64,7 +64,7 @@ def _answer(found: Comparison) -> Answer:
     headline = f"{label.capitalize()} {times} ({_change(lead['a'], lead['b'])})."
     sentences = [f"A is {found.a.name}, B is {found.b.name}.", _verdict(lead["verdict"], label), *_counts(totals)]
     replaced = found.replaced.sort("a_device_ns", descending=True).head(1).to_dicts()
-    sentences += [_replacement(row) for row in replaced]
+    sentences += [_replacement(row, found.a) for row in replaced]
     shown = [totals[m] for m in _FIGURES if m in totals and (totals[m]["a"] or totals[m]["b"])]
     return Answer(headline, [s for s in sentences if s], [_figure(row) for row in shown])
 
@@ -90,11 +90,12 @@ def _counts(totals: dict[str, dict[str, object]]) -> list[str]:
     return [f"Hardware executions: {row['a']:g} → {row['b']:g}."]
 
 
-def _replacement(row: dict[str, object]) -> str:
+def _replacement(row: dict[str, object], first: Side) -> str:
     went, came = row["a_names"], row["b_names"]
     if not isinstance(went, list) or not isinstance(came, list) or not went or not came:
         return ""
-    return f"Where A runs {_named(went)}, B runs {_named(came)}."
+    place = f" in {first.sequence_of}" if first.sample_count > 1 else ""
+    return f"Where A runs {_named(went)}{place}, B runs {_named(came)}."
 
 
 def _named(names: list[str]) -> str:
