@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.comparison import Side, diff, side
+from tracekit.comparison import diff
+from tracekit.sides import Side, side
 
 pytestmark = pytest.mark.torch
 STEPS = 20

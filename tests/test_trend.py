@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tracekit
 from tests.archive_data import run
 from tests.shared_data import SAMPLES
-from tracekit import comparison
+from tracekit import sides
 from tracekit.profile import open_archive, open_profile
 from tracekit.trend import change_points, chart, sparkline, trend
 
@@ -154,8 +154,8 @@ def test_a_missing_label_says_how_to_set_it(archive: Path) -> None:
 
 def test_one_measure_alone_is_as_among_all() -> None:
     inputs = open_profile(SAMPLES / "neuron" / "train_small" / "capture").inputs()
-    together = comparison.samples(inputs)
-    assert list(together) == list(comparison.MEASURES)
+    together = sides.samples(inputs)
+    assert list(together) == list(sides.MEASURES)
     assert any(any(values) for measure, values in together.items() if measure.startswith("gap."))
     for measure, values in together.items():
-        assert comparison.samples(inputs, [measure]) == {measure: values}
+        assert sides.samples(inputs, [measure]) == {measure: values}

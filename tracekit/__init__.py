@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TracekitError,
     )
     from tracekit.ingestion import IngestResult, ingest
-    from tracekit.profile import Archive, Profile, diff
+    from tracekit.profile import Archive, Profile
     from tracekit.profile import open_any as open
 
 _PUBLIC = {
@@ -35,7 +35,7 @@ _PUBLIC = {
     "SchemaError": "tracekit.errors",
     "SourceError": "tracekit.errors",
     "TracekitError": "tracekit.errors",
-    "diff": "tracekit.profile",
+    "diff": "tracekit.diffing",
     "ingest": "tracekit.ingestion",
     "open": "tracekit.profile:open_any",
 }

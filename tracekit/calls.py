@@ -92,7 +92,7 @@ def own(
     )
     owners = hosts.filter(_KIND.is_in(_OWNERS)).join(launched, on=["session", "event_id"], how="semi")
     read = hosts if inside is not None else hosts.filter(_KIND != "python")
-    read = read.select(*_READ, *([_shapes().alias("shapes")] if with_shapes else []))
+    read = read.select(*_READ, *([input_shapes().alias("shapes")] if with_shapes else []))
     both = pl.concat([_encoded(read), _encoded(launched)], how="diagonal")
     tree = _walked(both, lambda frame: _own_tree(frame, inside))
     owners = owners.select("session", dispatch_id="event_id")
@@ -122,7 +122,7 @@ def torch(events: pl.LazyFrame, *, inside: pl.Expr | None = None, with_shapes: b
         C++ ABI mangled stay as they stand in the file.
     """
     recorded = events.filter(pl.col("source") == "kineto").with_columns(
-        shapes=_shapes().fill_null("[]") if with_shapes else pl.lit(None, dtype=pl.String),
+        shapes=input_shapes().fill_null("[]") if with_shapes else pl.lit(None, dtype=pl.String),
         is_unfinished=pl.col("attrs_json").str.contains(_UNFINISHED).fill_null(value=False),
     )
     recorded = recorded.select(
@@ -210,7 +210,7 @@ def _encoded(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(pl.col(pl.String).cast(_TEXT))
 
 
-def _shapes() -> pl.Expr:
+def input_shapes() -> pl.Expr:
     """``Input Dims`` as torch groups by them, where a list of tensors is one ``[]``; null where not recorded."""
     dims = pl.col("attrs_json").str.extract(_INPUT_DIMS).str.replace_all(r"\s", "")
     flat = dims.str.slice(1, dims.str.len_chars() - 2).str.replace_all(_TENSOR_LIST, "[]")

@@ -14,8 +14,6 @@ import polars as pl
 
 from tracekit import archive as store
 from tracekit import durations, measured, tables
-from tracekit.comparison import Comparison, side
-from tracekit.comparison import diff as compare
 from tracekit.errors import (
     ArchiveError,
     NoPathError,
@@ -394,23 +392,3 @@ def open_profile(
     listed = ", ".join(ids[:5]) + (f", … ({len(ids)} in all)" if len(ids) > 5 else "")
     problem = f"no profile {profile_id!r}" if profile_id else "several profiles"
     raise ArchiveError(f"{path}: {problem} in this archive", hint=f"name one with --profile: {listed}")
-
-
-def diff(
-    a: Profile | str | os.PathLike[str], b: Profile | str | os.PathLike[str], *, scope: Scope = "steps"
-) -> Comparison:
-    """Compare two profiles: what changed from ``a`` to ``b``, and whether it is more than noise.
-
-    Args:
-        a: a profile, or anything ``open`` takes that holds one.
-        b: likewise.
-        scope: as of ``Profile.metric``, for both sides.
-
-    Returns:
-        A ``Comparison`` with the frames ``totals``, ``ops`` and ``replaced``.
-
-    Raises:
-        TracekitError: if a path holds nothing that can be read, or several profiles.
-    """
-    first, second = (p if isinstance(p, Profile) else open_profile(p) for p in (a, b))
-    return compare(side(first.id, first.inputs(scope)), side(second.id, second.inputs(scope)))

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from tracekit import comparison
+from tracekit import sides
 from tracekit.errors import VERIFY_HINT, ArchiveError, TracekitError, damage
 from tracekit.profile import Archive
 from tracekit.runs import label_column
@@ -121,7 +121,7 @@ def _column(by: str, runs: pl.DataFrame) -> str:
 
 def _samples(archive: Archive, profile: str, measure: str) -> Sequence[float]:
     try:
-        return comparison.samples(archive[profile].inputs(), [measure])[measure]
+        return sides.samples(archive[profile].inputs(), [measure])[measure]
     except pl.exceptions.PolarsError as error:
         problem = damage(error)
         if problem is None:

@@ -9,7 +9,7 @@ import click
 from tracekit import baseline
 from tracekit.cli.given import Given, path_argument
 from tracekit.cli.output import OutputFile, chosen_scope, console, printable, scope_options
-from tracekit.comparison import side
+from tracekit.cli.sides import measured
 
 _EPILOG = """\b
 Examples:
@@ -30,9 +30,11 @@ def command(
 ) -> None:
     """Write the measures of PATH to a JSON file that can live in a repository.
 
-    `tracekit diff` and `tracekit gate` take the file in place of the capture.
+    `tracekit diff` and `tracekit gate` take the file in place of the capture. The profiles of an archive are
+    taken as repeats of one program, unless --profile names one.
     """
-    profile = given.open()
-    text = baseline.to_json(side(profile.id, profile.inputs(chosen_scope(step, everything))))
+    side = measured(given, chosen_scope(step, everything))
+    text = baseline.to_json(side)
     output.write_text(text, encoding="utf-8")
-    console().print(f"{printable(str(output))}: baseline of {profile.id}, {len(text.encode()):,} bytes", soft_wrap=True)
+    made = f"baseline of {side.name} ({side.basis}), {len(text.encode()):,} bytes"
+    console().print(printable(f"{output}: {made}"), soft_wrap=True)

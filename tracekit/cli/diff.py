@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from tracekit.cli.output import OutputFile, chosen_scope, emit, print_table, printable, scope_options, screen
-from tracekit.cli.sides import amount, as_json, headline, markdown, open_side
+from tracekit.cli.sides import amount, as_json, count, heading, headline, left_out, markdown, open_side, told_ops
 from tracekit.cli.units import ratio
 from tracekit.comparison import OPS, REPLACED, TOTALS, Comparison, diff
 
@@ -60,10 +60,13 @@ def command(
 ) -> None:
     """Show what changed from A to B: time, executions, gaps by cause, operators.
 
-    A and B are anything `tracekit analyze` takes, or a baseline file. Values are per step where there are
-    steps. A difference between two sets of steps is called noise unless the Mann–Whitney U test gives
-    p < 0.01 and the medians differ by 5 % and by more than the spread; from single captures nothing is
-    claimed.
+    A and B are anything `tracekit analyze` takes, a baseline file, or an archive whose profiles repeat one
+    program. Values are per step where there are steps. Captures one after the other are repeats; processes
+    side by side are added up, and where their number differs, values are per process.
+
+    A difference between two sets of steps or repeats is called noise unless the Mann–Whitney U test gives
+    p < 0.01 and the medians differ by at least 5 %; from single captures nothing is claimed. Operators match by
+    name, then by input shapes, then by order.
     """
     scope = chosen_scope(step, everything)
     compared = diff(open_side(a, cache, scope), open_side(b, cache, scope))
@@ -91,8 +94,7 @@ def _write(text: str, output: Path | None) -> None:
 
 
 def _show(out: Console, compared: Comparison) -> None:
-    per_step = " per step" if compared.a.per_step and compared.b.per_step else ""
-    out.print(f"{printable(compared.a.name)} → {printable(compared.b.name)}{per_step}", style="bold")
+    out.print(printable(heading(compared)), style="bold")
     for line in headline(compared):
         out.print(Padding(Text(line), (0, 0, 0, 2)))
     shown = compared.totals.filter((pl.col("a") != 0) | (pl.col("b") != 0))
@@ -108,20 +110,26 @@ def _show(out: Console, compared: Comparison) -> None:
     numbers = ("a", "b", "change", "share")
     print_table(out, rows, TOTALS, title="Measures", columns=("measure", *numbers, "verdict"), numbers=numbers)
     out.print()
-    columns = ("name", "status", "a_executions", "b_executions", "a_device_ns", "b_device_ns", "device_change_ns")
+    _show_ops(out, compared.ops)
+
+
+def _show_ops(out: Console, ops: pl.DataFrame) -> None:
+    shown, has_device = told_ops(ops)
+    counts = ("a_executions", "b_executions")
+    device = ("name", "status", *counts, "a_device_ns", "b_device_ns", "device_change_ns")
     host = ("name", "status", "a_host_ns", "b_host_ns", "host_change_ns")
-    ops = compared.ops.filter(pl.col("status") != "same")
-    on_device = (pl.col("device_change_ns") != 0) | (pl.col("a_executions") != pl.col("b_executions"))
-    has_device = bool(ops.select(on_device.any()).item())
-    if not has_device:
-        ops = ops.sort(pl.col("host_change_ns").abs(), descending=True)
+    rows = shown.with_columns(pl.Series(n, map(count, shown[n].to_list()), dtype=pl.String) for n in counts)
     print_table(
         out,
-        ops,
+        rows,
         OPS,
-        title="Operators that changed",
-        columns=columns if has_device else host,
+        title="Operators that differ",
+        columns=device if has_device else host,
         limit=20,
         more="--table ops --format csv",
         headings=_HEADINGS,
+        numbers=counts,
     )
+    more = left_out(ops)
+    if more:
+        out.print(f"  {more}", style="dim")

@@ -56,6 +56,8 @@ def command(given: Given, form: str, output: Path | None) -> None:
     """
     from tracekit.export import EXPORTS, export
 
+    if output is not None and str(output) == "-":
+        raise click.UsageError("-o: '-' is no file: name one")
     profile = given.open()
     inputs = profile.inputs("all")
     chosen = EXPORTS[form]

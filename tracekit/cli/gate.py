@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tracekit import gate
 from tracekit.cli.output import OutputFile, chosen_scope, console, scope_options
-from tracekit.cli.sides import open_side, replacements
+from tracekit.cli.sides import open_side, remarks, replacements
 from tracekit.comparison import diff
 from tracekit.errors import QueryError
 
@@ -25,7 +25,8 @@ A file holds the limits in a [gate] (or [tool.tracekit.gate]) table:
   [gate]
   device_time = "+5%"
   executions = "+0"
-  gap = { not_dispatched = "+10%" }
+  gap = { not_dispatched = "+10%", total = "+5%" }
+Names are those of the options, with or without max.
 \b
 Exit codes: 0 every limit holds, 1 a limit is exceeded (or the input is at
 fault), 2 wrong usage.
@@ -65,8 +66,10 @@ def command(
 ) -> None:
     """Fail when B is worse than A by more than the limits allow.
 
-    A is the baseline: a capture, a stored profile, or a file of `tracekit baseline`. Growth that the test
-    of `tracekit diff` calls noise passes.
+    A is the baseline: a capture, a stored profile, or a file of `tracekit baseline`. A limit is a share
+    (+5%), an amount of time with its unit (+20us), or a count (+0). Growth beyond it passes only where the
+    test of `tracekit diff` finds that chance explains it (p ≥ 0.01); a B without any device work where A has
+    some fails.
     """
     try:
         wanted = _limits(limits, gaps, others, config)
@@ -84,9 +87,8 @@ def command(
         out.print(f"{mark:4}", style=style, end=" ")
         out.print(outcome.reason, soft_wrap=True)
     failed = not all(o.passed for o in outcomes)
-    if failed:
-        for line in replacements(compared):
-            out.print(Padding(Text(line), (0, 0, 0, 5)))
+    for line in [*remarks(compared), *(replacements(compared) if failed else [])]:
+        out.print(Padding(Text(line), (0, 0, 0, 5)))
     if github:
         click.echo(gate.github_annotations(outcomes))
     if junit:
@@ -98,13 +100,12 @@ def _limits(
     named: dict[str, str | None], gaps: tuple[str, ...], others: tuple[str, ...], config: Path | None
 ) -> list[gate.Limit]:
     found = gate.parse_limits(_section(config)) if config else []
-    found += [gate.parse_limit(name.removeprefix("max_"), text) for name, text in named.items() if text is not None]
+    found += [gate.parse_limit(name, text) for name, text in named.items() if text is not None]
     for pair, prefix in [*((g, "gap.") for g in gaps), *((o, "") for o in others)]:
         measure, equals, text = pair.rpartition("=")
         if not equals:
             raise click.UsageError(f"{pair!r} is not NAME=LIMIT")
-        name = "gap" if prefix and measure == "total" else prefix + measure
-        found.append(gate.parse_limit(name, text))
+        found.append(gate.parse_limit(prefix + measure, text))
     return found
 
 
@@ -117,7 +118,8 @@ def _section(config: Path) -> dict[str, object]:
         document = tomllib.loads(config.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise QueryError(f"{config}: not a TOML file: {error}") from error
-    section = document.get("gate") or document.get("tool", {}).get("tracekit", {}).get("gate")
-    if not isinstance(section, dict):
-        raise QueryError(f"{config}: has no [gate] table", hint='add [gate] with device_time = "+5%"')
+    section = document.get("gate", document.get("tool", {}).get("tracekit", {}).get("gate"))
+    if not isinstance(section, dict) or not section:
+        problem = "has no [gate] table" if section is None else "its [gate] table holds no limit"
+        raise QueryError(f"{config}: {problem}", hint='write [gate] with device_time = "+5%"')
     return section

@@ -92,6 +92,8 @@ class OutputFile(click.Path):
             TracekitError: if its directory is not there.
         """
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if str(path) == "-":
+            self.fail("'-' is no file: name one", param, ctx)
         if not path.parent.is_dir():
             raise TracekitError(f"{path}: there is no directory {path.parent}", hint="make it, or name another file")
         return path

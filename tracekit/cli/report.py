@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from tracekit.baseline import is_baseline
 from tracekit.cli.given import Given, path_argument
 from tracekit.cli.output import OutputFile, chosen_scope, printable, scope_options
 from tracekit.cli.units import size as size_text
+from tracekit.errors import TracekitError
 from tracekit.lazy_tables import Scope
 from tracekit.profile import Profile
 from tracekit.report.build import Subject, report, subject
@@ -48,6 +50,12 @@ def command(
     It holds the answer, charts, operators, findings, notes and a timeline of the four lanes. With --step
     the timeline shows that step only, every event of it.
     """
+    for path in (given.path, *([compare] if compare else [])):
+        if is_baseline(path):
+            raise TracekitError(
+                f"{path}: a baseline holds measures, no events to report on",
+                hint="name the capture, or compare with `tracekit diff`",
+            )
     scope = chosen_scope(step, everything)
     a = _subject(given.open(), scope)
     b = _subject(replace(given, path=compare, profile_id=None).open(), scope) if compare else None

@@ -1,7 +1,8 @@
 """One SQLite file with every table.
 
-Times are INTEGER ns, Booleans 0 and 1, lists JSON text. ``sequence_id`` is unsigned 64-bit, which SQLite's INTEGER
-cannot hold: it is decimal TEXT. The table ``column_docs`` says what each column means, and its unit.
+Times are INTEGER ns, Booleans 0 and 1, lists JSON text. ``sequence_id`` is unsigned 64-bit: its column has no type, and
+what SQLite's integers cannot hold is decimal text in it, which compares as larger than every number. The table
+``column_docs`` says what each column means, and its unit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _TYPES: Mapping[pl.DataType, str] = {
     pl.Int32(): "INTEGER",
     pl.Boolean(): "INTEGER",
     pl.Float64(): "REAL",
+    pl.UInt64(): "",
 }
 """Anything else is TEXT."""
 _INDEXES: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +34,7 @@ _INDEXES: Mapping[str, tuple[str, ...]] = {
     "samples": ("counter, at_ns",),
 }
 _BATCH_ROWS = 8192
+_LARGEST = 2**63 - 1
 
 
 def write(inputs: Inputs, path: Path, progress: Progress) -> list[str]:
@@ -71,20 +74,30 @@ def _create(database: sqlite3.Connection, table: Table) -> None:
 def _fill(database: sqlite3.Connection, table: Table, frame: pl.LazyFrame, progress: Progress) -> None:
     unsigned = [c.name for c in table.columns if c.dtype == pl.UInt64()]
     for batch in batches(frame.select(table.names), table.name, progress, _BATCH_ROWS):
-        rows = batch.select(flat(table)).with_columns(pl.col(unsigned).cast(pl.String))
+        rows = batch.select(flat(table)).get_columns()
+        columns = [_held(column) if column.name in unsigned else column for column in rows]
         # Handing values over is what costs: a column with one value in the whole batch is part of the statement.
-        literals = [_literal(column) for column in rows.get_columns()]
-        varying = [c.to_list() for c, literal in zip(rows.get_columns(), literals, strict=True) if literal is None]
+        literals = [_literal(column) for column in columns]
+        varying = [c.to_list() for c, literal in zip(columns, literals, strict=True) if literal is None]
         values = ", ".join(literal or "?" for literal in literals)
         if varying:
             database.executemany(f"INSERT INTO {table.name} VALUES ({values})", zip(*varying, strict=True))
         else:
-            database.executemany(f"INSERT INTO {table.name} SELECT {values} WHERE ?", ((1,) for _ in range(len(rows))))
+            database.executemany(f"INSERT INTO {table.name} SELECT {values} WHERE ?", ((1,) for _ in range(len(batch))))
+
+
+def _held(column: pl.Series) -> pl.Series:
+    """Unsigned numbers as SQLite holds them: integers, decimal text where one is too large."""
+    fitting: pl.Series = column.cast(pl.Int64, strict=False)
+    if fitting.null_count() == column.null_count():
+        return fitting
+    values = [value if value is None or value <= _LARGEST else str(value) for value in column.to_list()]
+    return pl.Series(column.name, values, dtype=pl.Object)
 
 
 def _literal(column: pl.Series) -> str | None:
     """The only value of a column as SQL; None if it has several, or one that is safer bound."""
-    if column.n_unique() > 1:
+    if column.dtype == pl.Object or column.n_unique() > 1:
         return None
     value = column[0]
     if value is None:

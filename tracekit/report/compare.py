@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracekit.comparison import OPS, REPLACED, Comparison, diff, side
+from tracekit.comparison import OPS, REPLACED, Comparison, diff
 from tracekit.report.blocks import table_block
 from tracekit.report.charts import share_charts
 from tracekit.report.model import Answer, CompareRow, Figure, Part, ShareChart, Shares, SideBySide, TableBlock
 from tracekit.report.results import Results
 from tracekit.report.words import duration, sequence
+from tracekit.sides import Side, side
 
 _LABELS = {
     "device_time": "device time",
@@ -41,8 +42,8 @@ def side_by_side(name_a: str, a: Results, name_b: str, b: Results) -> SideBySide
         for r in found.totals.to_dicts()
         if r["a"] or r["b"]
     ]
-    basis = " and ".join(f"{label}: {_basis(found, label.lower())}" for label in "AB")
-    return SideBySide(name_a, name_b, _answer(found), f"{basis}.", rows, _charts(a, b), _tables(found))
+    basis = f"A: {found.a.basis} and B: {found.b.basis}{'; values per process' if found.is_per_process else ''}."
+    return SideBySide(name_a, name_b, _answer(found), basis, rows, _charts(a, b), _tables(found))
 
 
 def measure_label(measure: str) -> str:
@@ -50,15 +51,6 @@ def measure_label(measure: str) -> str:
     if measure.startswith("gap."):
         return f"gaps: {measure.removeprefix('gap.').replace('_', ' ')}"
     return _LABELS.get(measure, "gaps" if measure == "gap" else measure.replace("_", " "))
-
-
-def _basis(found: Comparison, label: str) -> str:
-    """What one value of a side stands for."""
-    which = found.a if label == "a" else found.b
-    count = max((len(values) for values in which.samples.values()), default=0)
-    if not which.per_step:
-        return "the whole capture"
-    return "one step" if count == 1 else f"mean of {count:,} steps"
 
 
 def _answer(found: Comparison) -> Answer:
@@ -72,7 +64,7 @@ def _answer(found: Comparison) -> Answer:
     headline = f"{label.capitalize()} {times} ({_change(lead['a'], lead['b'])})."
     sentences = [f"A is {found.a.name}, B is {found.b.name}.", _verdict(lead["verdict"], label), *_counts(totals)]
     replaced = found.replaced.sort("a_device_ns", descending=True).head(1).to_dicts()
-    sentences += [_replacement(row) for row in replaced]
+    sentences += [_replacement(row, found.a) for row in replaced]
     shown = [totals[m] for m in _FIGURES if m in totals and (totals[m]["a"] or totals[m]["b"])]
     return Answer(headline, [s for s in sentences if s], [_figure(row) for row in shown])
 
@@ -85,7 +77,7 @@ def _figure(row: dict[str, Any]) -> Figure:
 def _verdict(verdict: str, label: str) -> str:
     return {
         "same": f"The {label} is the same on both sides.",
-        "changed": f"The {label} differs by more than its spread over the steps explains.",
+        "changed": f"The {label} differs by more than chance explains.",
         "noise": f"The difference of the {label} is within the noise of the steps.",
         "unproven": f"There are too few steps to tell a real change of the {label} from noise.",
     }[verdict]
@@ -98,11 +90,12 @@ def _counts(totals: dict[str, dict[str, object]]) -> list[str]:
     return [f"Hardware executions: {row['a']:g} → {row['b']:g}."]
 
 
-def _replacement(row: dict[str, object]) -> str:
+def _replacement(row: dict[str, object], first: Side) -> str:
     went, came = row["a_names"], row["b_names"]
     if not isinstance(went, list) or not isinstance(came, list) or not went or not came:
         return ""
-    return f"Where A runs {_named(went)}, B runs {_named(came)}."
+    place = f" in {first.sequence_of}" if first.sample_count > 1 else ""
+    return f"Where A runs {_named(went)}{place}, B runs {_named(came)}."
 
 
 def _named(names: list[str]) -> str:
