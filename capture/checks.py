@@ -15,6 +15,9 @@ from capture.options import parse_ranges
 
 LARGE_NTFF_BYTES = 5 * 1024**3
 SEVERITIES = ("error", "warning", "note")
+# In the reason of a capture that gave way; torch has one profiler per process.
+OTHER_PROFILER = "a torch profiler of its own"
+_OTHER_PROFILER_FIX = "switch the program's own profiler off, or let its trace be the capture: tracekit reads it too"
 _NEFF = re.compile(r"^neff_(\d+)(?:_vnc_\d+)?\.neff$")
 _MODEL_NTFF = re.compile(r"^(\d+)(?:_instid_\d+)?_vnc_\d+\.ntff$")
 
@@ -208,12 +211,16 @@ def _soften_lost_cycles(findings: list[Finding], sessions: Sequence[SessionConte
 def _failure_fix(reason: str) -> str:
     if "full" in reason or "space" in reason:
         return "free some space or write to a larger disk; capture fewer steps, or leave out with_stack"
+    if OTHER_PROFILER in reason:
+        return _OTHER_PROFILER_FIX
     return "see the message; tracekit-capture doctor may know more"
 
 
 def _incomplete_fix(session: SessionContents) -> str:
     schedule = session.manifest.schedule if session.manifest else {}
     reason = session.manifest.reason if session.manifest else None
+    if reason and OTHER_PROFILER in reason:
+        return _OTHER_PROFILER_FIX
     if reason and not reason.startswith("stopped"):
         return "let the program reach the end of the schedule; what is recorded can be analysed"
     if schedule.get("unit") == "whole":

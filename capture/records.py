@@ -104,6 +104,6 @@ def append_to_ledger(directory: Path) -> None:
 def remove_session(directory: Path) -> None:
     """Take back an empty session directory and its parents, as far as they are empty."""
     with contextlib.suppress(OSError):
-        (directory / manifest.FILE_NAME).unlink()
+        (directory / manifest.FILE_NAME).unlink(missing_ok=True)
         directory.rmdir()
         directory.parent.rmdir()
