@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from capture.api import DEFAULT_DIRECTORY
 from capture.errors import CaptureError
 from capture.launch import PLAN_VARIABLE
-from capture.options import environment_overrides, make_options
+from capture.options import DEFAULT_DIRECTORY, environment_overrides, make_options
 from capture.recorder import Session
 
 
@@ -29,7 +28,8 @@ def main() -> None:
             if is_module:
                 runpy.run_module(name, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(name, run_name="__main__")
+                # Absolute, as Python's own __file__: the script may change its directory.
+                runpy.run_path(str(Path(name).absolute()), run_name="__main__")
     except CaptureError as error:
         sys.stderr.write(f"error: {error.problem}\n" + (f"  fix: {error.hint}\n" if error.hint else ""))
         raise SystemExit(2) from error

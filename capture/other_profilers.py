@@ -7,6 +7,7 @@ word, and torch 2.13 then crashes (SIGSEGV) when the outer one is stopped or exp
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,17 @@ from capture.errors import CaptureError
 _ENTRANCE = "_prepare_trace"
 
 
-def refuse_if_on() -> None:
+def refuse_if_on(device_kind: str) -> None:
     """Make sure that nothing records yet.
 
     Raises:
-        CaptureError: a profiler is on; both recordings would be lost.
+        CaptureError: a torch profiler is on, or the Neuron runtime's own; both recordings would be lost.
     """
+    if device_kind == "neuron" and os.environ.get("NEURON_RT_INSPECT_ENABLE", "0") != "0":
+        raise CaptureError(
+            "NEURON_RT_INSPECT_ENABLE is set, which conflicts with torch.profiler",
+            hint="unset NEURON_RT_INSPECT_ENABLE, or capture with: tracekit-capture run --env-only",
+        )
     torch = import_torch()
     is_on_here = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)()
     if is_on_here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False):

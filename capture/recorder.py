@@ -90,8 +90,7 @@ class Session:
         free = layout.prepare(self.output_dir)
         self._set_compile_variables()
         self._device = devices.detect(self.options.device)
-        self._refuse_inspect_conflict()
-        other_profilers.refuse_if_on()
+        other_profilers.refuse_if_on(self._device.kind)
         if self._device.kind == "neuron":
             self._setup = neuron.build(self.output_dir, self.options)
         self._begin_cycle()
@@ -355,14 +354,6 @@ class Session:
         except OSError as error:
             warn(f"{what}: {one_line(error)}")
 
-    def _refuse_inspect_conflict(self) -> None:
-        assert self._device is not None
-        if self._device.kind == "neuron" and os.environ.get("NEURON_RT_INSPECT_ENABLE", "0") != "0":
-            raise CaptureError(
-                "NEURON_RT_INSPECT_ENABLE is set, which conflicts with torch.profiler",
-                hint="unset NEURON_RT_INSPECT_ENABLE, or capture with: tracekit-capture run --env-only",
-            )
-
     def _set_compile_variables(self) -> None:
         if not self.options.compile_debug:
             return
@@ -392,26 +383,11 @@ class Session:
             return
         with self._told_failure(f"{self.output_dir}: checking the capture"):
             self.report = checks.check_sessions(self.output_dir, sorted(self.directories))
-            self._note_findings(self.report)
+            records.note_findings(self.report)
             if LEDGER_VARIABLE not in os.environ:
-                sys.stderr.write("\n".join(report_lines(self.report, self._own_findings())) + "\n")
-
-    def _note_findings(self, report: checks.Report) -> None:
-        """Keep what check found in the manifests: the capture may be copied without this terminal."""
-        for contents in report.sessions:
-            if contents.manifest is None:
-                continue
-            before = len(contents.manifest.notes)
-            for finding in report.findings:
-                if contents.directory in (finding.path, finding.path.parent):
-                    contents.manifest.note(finding.severity, finding.code, finding.problem, finding.fix)
-            if len(contents.manifest.notes) > before:
-                manifest.write(contents.manifest, contents.directory)
-
-    def _own_findings(self) -> list[checks.Finding]:
-        """Without missing ranks: while a job ends, the others may not be done."""
-        findings = self.report.findings if self.report else []
-        return [finding for finding in findings if finding.code != "rank-missing"]
+                sys.stderr.write(
+                    "\n".join(report_lines(self.report, checks.without_other_ranks(self.report.findings))) + "\n"
+                )
 
 
 @functools.cache
@@ -439,7 +415,9 @@ def _is_neuron_loaded() -> bool:
 def _interruption_of(exception: BaseException) -> str | None:
     """Why the block ended early; null for an exit that means success. The message may hold secrets: left out."""
     if isinstance(exception, SystemExit):
-        return None if exception.code in (None, 0) else f"the program exited with {exception.code!r}"[:80]
+        code = exception.code
+        shown = code if isinstance(code, int) else "a message"
+        return None if code in (None, 0) else f"the program exited with {shown}"
     if isinstance(exception, KeyboardInterrupt):
         return "Ctrl-C"
     return f"the program raised {type(exception).__name__}"

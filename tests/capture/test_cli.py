@@ -108,6 +108,8 @@ def test_training_loop_example_and_its_overhead(workplace: Workplace) -> None:
         (["run", "--active", "0", "script.py"], "at least 1"),
         (["run", "--modes", "DEVIC", "script.py"], "unknown mode"),
         (["run", "--label", "x", "script.py"], "NAME=VALUE"),
+        (["run", "--env-only", "nosuchcommand"], "cannot be started"),
+        (["run", "--env-only", "--optimizer-steps", "--active", "2", "script.py"], "--active, --optimizer-steps"),
         (["check", "nowhere"], "no such directory"),
         (["export", "nowhere"], "no such directory"),
         (["pack", "nowhere", "-o", "x.tar.zst"], "no such directory"),
