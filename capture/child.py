@@ -8,6 +8,7 @@ import json
 import os
 import runpy
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,23 @@ def main() -> None:
             if is_module:
                 runpy.run_module(name, run_name="__main__", alter_sys=True)
             else:
-                # Absolute, as Python's own __file__: the script may change its directory.
-                runpy.run_path(str(Path(name).absolute()), run_name="__main__")
+                _run_script(name)
     except CaptureError as error:
         sys.stderr.write(f"error: {error.problem}\n" + (f"  fix: {error.hint}\n" if error.hint else ""))
         raise SystemExit(2) from error
+
+
+def _run_script(name: str) -> None:
+    """Run a script as ``python NAME`` does: ``__file__`` is absolute, ``sys.argv[0]`` is what was typed."""
+    path = Path(name).absolute()
+    if path.suffix in (".pyc", ".pyz", ".zip"):
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    code = compile(path.read_bytes(), str(path), "exec")
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
 
 
 @contextlib.contextmanager

@@ -95,7 +95,8 @@ class Session:
             self._setup = neuron.build(self.output_dir, self.options)
         self._begin_cycle()
         self._warn_at_start(free)
-        self._prof = self._make_profiler()
+        config = self._setup.config if self._setup is not None else None
+        self._prof = devices.make_profiler(self._device, self.options, config, self._on_trace_ready)
         _watch_forks()
         self._prof.start()
         _current.append(self)
@@ -201,32 +202,6 @@ class Session:
         self.stop()
 
     # --- the profiler -----------------------------------------------------------------------------
-
-    def _make_profiler(self) -> Any:
-        torch = devices.import_torch()
-        device, options = self._device, self.options
-        assert device is not None
-        activity = torch.profiler.ProfilerActivity
-        schedule = torch.profiler.schedule(
-            wait=options.wait, warmup=options.warmup, active=options.active, repeat=options.repeat
-        )
-        return torch.profiler.profile(
-            activities=[getattr(activity, name) for name in device.activities],
-            schedule=None if options.whole else schedule,
-            on_trace_ready=self._on_trace_ready,
-            record_shapes=options.record_shapes,
-            with_stack=options.with_stack,
-            profile_memory=options.profile_memory,
-            with_flops=options.with_flops,
-            experimental_config=self._experimental_config(torch),
-        )
-
-    def _experimental_config(self, torch: Any) -> Any:
-        if self._setup is not None:
-            return self._setup.config
-        if self.options.custom_profiler_config is not None:
-            return torch._C._profiler._ExperimentalConfig(custom_profiler_config=self.options.custom_profiler_config)
-        return None
 
     def _on_trace_ready(self, prof: Any) -> None:
         """Export one cycle. A failure is recorded and told, but never ends the user's program."""
