@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from capture.options import environment_overrides, make_options
+from capture.options import DEFAULT_DIRECTORY, environment_overrides, make_options
 from capture.recorder import Session
 
 Result = TypeVar("Result")
-DEFAULT_DIRECTORY = "profiles"
 
 
 def session(output_dir: str | os.PathLike[str] | None = None, **options: Any) -> Session:

@@ -15,6 +15,9 @@ from capture.options import parse_ranges
 
 LARGE_NTFF_BYTES = 5 * 1024**3
 SEVERITIES = ("error", "warning", "note")
+# In the reason of a capture that gave way; torch has one profiler per process.
+OTHER_PROFILER = "a torch profiler of its own"
+_OTHER_PROFILER_FIX = "switch the program's own profiler off, or let its trace be the capture: tracekit reads it too"
 _NEFF = re.compile(r"^neff_(\d+)(?:_vnc_\d+)?\.neff$")
 _MODEL_NTFF = re.compile(r"^(\d+)(?:_instid_\d+)?_vnc_\d+\.ntff$")
 
@@ -208,12 +211,16 @@ def _soften_lost_cycles(findings: list[Finding], sessions: Sequence[SessionConte
 def _failure_fix(reason: str) -> str:
     if "full" in reason or "space" in reason:
         return "free some space or write to a larger disk; capture fewer steps, or leave out with_stack"
+    if OTHER_PROFILER in reason:
+        return _OTHER_PROFILER_FIX
     return "see the message; tracekit-capture doctor may know more"
 
 
 def _incomplete_fix(session: SessionContents) -> str:
     schedule = session.manifest.schedule if session.manifest else {}
     reason = session.manifest.reason if session.manifest else None
+    if reason and OTHER_PROFILER in reason:
+        return _OTHER_PROFILER_FIX
     if reason and not reason.startswith("stopped"):
         return "let the program reach the end of the schedule; what is recorded can be analysed"
     if schedule.get("unit") == "whole":
@@ -282,7 +289,9 @@ def _check_neuron_files(session: SessionContents) -> Iterable[Finding]:
             fix = "nothing ran on the device in the active steps, or NEURON_RT_INSPECT_ENABLE was set: unset it"
             yield Finding(severity, f"{mode.lower().replace('_', '-')}-missing", path, text, fix)
     if "DEVICE" in promised and not session.ntffs:
-        fix = "run at least 3 steps before the active ones (wait + warmup >= 3), on the device"
+        is_env = bool(session.manifest and session.manifest.options.get("env_only"))
+        earlier = "executions than --skip says" if is_env else "steps before the active ones (wait + warmup >= 3)"
+        fix = f"run {'more' if is_env else 'at least 3'} {earlier}, on the device"
         yield Finding("error", "ntff-missing", path, "mode DEVICE was on, but there is no .ntff", fix)
     yield from _check_ntffs(session)
     yield from _check_neffs(session)
@@ -354,8 +363,13 @@ def _check_ranks(directory: Path, sessions: Sequence[SessionContents]) -> Iterab
             )
 
 
+def without_other_ranks(findings: Sequence[Finding]) -> list[Finding]:
+    """Without missing ranks: while a job ends, the others may not be done."""
+    return [finding for finding in findings if finding.code != "rank-missing"]
+
+
 def _check_disk(directory: Path) -> Iterable[Finding]:
-    free = layout.free_bytes(directory)
-    if free < 16 * 1024 * 1024:
+    free = layout.free_bytes_or_none(directory)
+    if free is not None and free < 16 * 1024 * 1024:
         text = f"the disk is full ({free // 1024:,} KiB left): files may be cut"
         yield Finding("error", "disk-full", directory, text, "free some space or write to a larger disk with -o")

@@ -8,13 +8,13 @@ import json
 import os
 import runpy
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
-from capture.api import DEFAULT_DIRECTORY
 from capture.errors import CaptureError
 from capture.launch import PLAN_VARIABLE
-from capture.options import environment_overrides, make_options
+from capture.options import DEFAULT_DIRECTORY, environment_overrides, make_options
 from capture.recorder import Session
 
 
@@ -29,10 +29,23 @@ def main() -> None:
             if is_module:
                 runpy.run_module(name, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(name, run_name="__main__")
+                _run_script(name)
     except CaptureError as error:
         sys.stderr.write(f"error: {error.problem}\n" + (f"  fix: {error.hint}\n" if error.hint else ""))
         raise SystemExit(2) from error
+
+
+def _run_script(name: str) -> None:
+    """Run a script as ``python NAME`` does: ``__file__`` is absolute, ``sys.argv[0]`` is what was typed."""
+    path = Path(name).absolute()
+    if path.suffix in (".pyc", ".pyz", ".zip"):
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    code = compile(path.read_bytes(), str(path), "exec")
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 from capture import host
 from capture.errors import CaptureError
 from capture.manifest import Section
+from capture.options import Options, parse_ranges
 
 UNNAMED_BACKEND = "privateuseone"
 
@@ -142,8 +143,6 @@ def _core_count() -> int | None:
     count = host.integer_variable("NEURON_RT_NUM_CORES")
     visible = os.environ.get("NEURON_RT_VISIBLE_CORES")
     if count is None and visible:
-        from capture.options import parse_ranges
-
         try:
             cores = parse_ranges(visible)
         except CaptureError:
@@ -188,3 +187,30 @@ def _section(kind: str, name: str | None, device_count: int | None) -> Section:
         "core_count": None,
         "logical_core_size": None,
     }
+
+
+def make_profiler(device: Device, options: Options, config: object, on_trace_ready: Callable[[Any], None]) -> Any:
+    """A ``torch.profiler.profile`` that is not started yet.
+
+    Args:
+        device: what to record.
+        options: schedule and details.
+        config: the vendor's configuration; null off Neuron.
+        on_trace_ready: exports one cycle.
+    """
+    torch = import_torch()
+    if config is None and options.custom_profiler_config is not None:
+        config = torch._C._profiler._ExperimentalConfig(custom_profiler_config=options.custom_profiler_config)
+    schedule = torch.profiler.schedule(
+        wait=options.wait, warmup=options.warmup, active=options.active, repeat=options.repeat
+    )
+    return torch.profiler.profile(
+        activities=[getattr(torch.profiler.ProfilerActivity, name) for name in device.activities],
+        schedule=None if options.whole else schedule,
+        on_trace_ready=on_trace_ready,
+        record_shapes=options.record_shapes,
+        with_stack=options.with_stack,
+        profile_memory=options.profile_memory,
+        with_flops=options.with_flops,
+        experimental_config=config,
+    )

@@ -17,6 +17,7 @@ import subprocess
 from pathlib import Path
 
 from capture.manifest import Section
+from capture.redaction import redacted_text
 
 VENDOR_TOOL_DIRECTORY = Path("/opt/aws/neuron/bin")
 
@@ -59,8 +60,6 @@ ENVIRONMENT_ALLOW_LIST = (
     "XLA_HLO_DEBUG",
     "XLA_IR_DEBUG",
 )
-
-_SECRET = re.compile(r"(token|secret|passw|credential|auth|api[-_]?key|access[-_]?key|private[-_]?key)", re.I)
 
 
 def tool_section() -> Section:
@@ -175,24 +174,8 @@ def git_section(directory: Path) -> Section:
 
 
 def allowed_environment() -> dict[str, str]:
-    """The variables of the allow list that are set."""
-    return {name: os.environ[name] for name in ENVIRONMENT_ALLOW_LIST if name in os.environ}
-
-
-def redacted_command(argv: list[str]) -> list[str]:
-    """The command line with the values of arguments that look secret replaced by ``***``."""
-    shown: list[str] = []
-    hide_next = False
-    for argument in argv:
-        name, equals, _ = argument.partition("=")
-        if hide_next and not argument.startswith("-"):
-            shown.append("***")
-            hide_next = False
-            continue
-        is_secret = bool(_SECRET.search(name)) and (argument.startswith("-") or bool(equals))
-        shown.append(f"{name}=***" if is_secret and equals else argument)
-        hide_next = is_secret and not equals
-    return shown
+    """The variables of the allow list that are set, without secrets in their values."""
+    return {name: redacted_text(os.environ[name]) for name in ENVIRONMENT_ALLOW_LIST if name in os.environ}
 
 
 def rank_section(rank_filter: str | None) -> Section:

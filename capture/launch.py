@@ -9,14 +9,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from capture import checks, host, layout, manifest
 from capture.errors import CaptureError
-from capture.options import COMPILE_TIME_VARIABLES, LEDGER_VARIABLE, OVERRIDES_VARIABLE
+from capture.options import COMPILE_TIME_VARIABLES, DEFAULT_DIRECTORY, LEDGER_VARIABLE, OVERRIDES_VARIABLE
+from capture.redaction import redacted_command
 
 PLAN_VARIABLE = "TRACEKIT_CAPTURE_PLAN"
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "torchrun")
@@ -82,6 +83,8 @@ def run_profiled(target: Target, output_dir: Path | None, overrides: dict[str, A
         exit_code = _run(command, environment)
         directories = _ledger_sessions(ledger)
     report = checks.check_sessions(output_dir or _common_directory(directories), directories)
+    if "RANK" in os.environ:  # this process is one of several ranks
+        report = replace(report, findings=checks.without_other_ranks(report.findings))
     return Outcome(exit_code, report, _remarks(exit_code, directories, target))
 
 
@@ -90,7 +93,7 @@ def _common_directory(sessions: Sequence[Path]) -> Path:
     outputs = [
         path.parents[1] if layout.PROCESS_DIRECTORY.match(path.parent.name) else path.parent for path in sessions
     ]
-    return Path(os.path.commonpath(outputs)) if outputs else Path()
+    return Path(os.path.commonpath(outputs)) if outputs else Path(DEFAULT_DIRECTORY)
 
 
 def _require_python_target(target: Target) -> None:
@@ -113,23 +116,31 @@ def _python_environment() -> dict[str, str]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a child in the foreground; SIGTERM is passed on, Ctrl-C reaches it by itself.
+    """Run a child in the foreground; SIGTERM and SIGHUP are passed on, Ctrl-C reaches it by itself.
 
     Returns:
         Its exit code; 128 + number if a signal ended it, as a shell says it.
     """
-    child = subprocess.Popen(command, env=environment)
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise CaptureError(
+            f"{command[0]} cannot be started: {error.strerror or error}",
+            hint="give a .py file, -m MODULE, or a command that is on PATH",
+        ) from error
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         child.send_signal(number)
 
-    old_term = signal.signal(signal.SIGTERM, pass_on)
-    old_int = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: pass_on, signal.SIGINT: signal.SIG_IGN}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        handlers[signal.SIGHUP] = pass_on
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         code = child.wait()
     finally:
-        signal.signal(signal.SIGTERM, old_term)
-        signal.signal(signal.SIGINT, old_int)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
@@ -213,6 +224,6 @@ def _variable_manifest(variables: dict[str, str], labels: dict[str, str], modes:
         options={"env_only": True},
         env={**host.allowed_environment(), **variables},
         git=host.git_section(Path.cwd()),
-        command=host.redacted_command(sys.argv),
+        command=redacted_command(sys.argv),
         labels=labels,
     )

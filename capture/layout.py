@@ -73,6 +73,14 @@ def free_bytes(directory: Path) -> int:
     return stats.f_bavail * stats.f_frsize
 
 
+def free_bytes_or_none(directory: Path) -> int | None:
+    """As ``free_bytes``; null where there is no such directory any more."""
+    try:
+        return free_bytes(directory)
+    except OSError:
+        return None
+
+
 def new_session_directory(output_dir: Path) -> Path:
     """Make a session directory that no other capture has.
 

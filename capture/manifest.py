@@ -138,6 +138,8 @@ def write(manifest: Manifest, directory: Path) -> Path:
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
+        if not path.exists():
+            raise  # there is no older one to write over
         _overwrite(path, data)
     return path
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,18 +118,28 @@ def _construct(factory: Any, required: dict[str, object], wanted: dict[str, obje
     while True:
         try:
             config = factory(**required, **kept)
-        except TypeError as error:
-            refused = next((name for name in kept if name in str(error)), None)
+        except (TypeError, ValueError) as error:
+            is_unknown = isinstance(error, TypeError) or accepted is None
+            refused = next((name for name in kept if is_unknown and _names(error, name)), None)
+            if refused is None and isinstance(error, ValueError):
+                raise CaptureError(f"NeuronConfig: {error}", hint="correct the option that it names") from error
             if refused is None:
                 raise CaptureError(
                     f"NeuronConfig refuses its arguments: {error}",
                     hint="update torch_neuronx or tracekit",
                 ) from error
             del kept[refused]
-        except (ValueError, RuntimeError) as error:
+        except RuntimeError as error:
             raise CaptureError(f"NeuronConfig: {error}", hint="correct the option that it names") from error
         else:
             return config, tuple(name for name in wanted if name not in kept)
+
+
+def _names(error: Exception, name: str) -> bool:
+    """Tell whether an error says that an option is unknown; a ValueError may mean its value."""
+    text = str(error)
+    is_about_names = isinstance(error, TypeError) or re.search(r"unknown|unexpected|unrecogni|unsupported", text, re.I)
+    return bool(is_about_names) and name in text
 
 
 def _accepted_names(factory: Any) -> set[str] | None:

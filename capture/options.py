@@ -13,6 +13,7 @@ from capture.errors import CaptureError
 MODES = ("DEVICE", "RUNTIME", "CPU_UTIL", "HOST_MEMORY")
 DEVICES = ("auto", "neuron", "privateuse1", "cuda", "cpu")
 COMPILE_TIME_VARIABLES = ("XLA_IR_DEBUG", "XLA_HLO_DEBUG", "NEURON_FRAMEWORK_DEBUG")
+DEFAULT_DIRECTORY = "profiles"
 # `run` hands its options to the sessions of the script through these.
 OVERRIDES_VARIABLE = "TRACEKIT_CAPTURE_OVERRIDES"
 LEDGER_VARIABLE = "TRACEKIT_CAPTURE_LEDGER"
@@ -69,9 +70,15 @@ class Options:
     check: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modes", tuple(str(mode).upper() for mode in self.modes))
-        object.__setattr__(self, "labels", {str(k): str(v) for k, v in self.labels.items()})
+        modes = self.modes.split(",") if isinstance(self.modes, str) else self.modes
+        object.__setattr__(self, "modes", tuple(str(mode).strip().upper() for mode in modes))
+        object.__setattr__(self, "labels", _label_texts(self.labels))
+        for name in ("ranks", "capture_enabled_for_nc"):
+            if isinstance(value := getattr(self, name), int):
+                object.__setattr__(self, name, str(value))
         for name, least in (("wait", 0), ("warmup", 0), ("active", 1), ("repeat", 1)):
+            if not isinstance(getattr(self, name), int):
+                raise CaptureError(f"{name}={getattr(self, name)!r}: must be an integer")
             if getattr(self, name) < least:
                 raise CaptureError(f"{name}={getattr(self, name)}: must be at least {least}")
         unknown = [mode for mode in self.modes if mode not in MODES]
@@ -93,6 +100,14 @@ class Options:
         return self.cycle_step_count * self.repeat
 
 
+def _label_texts(labels: object) -> dict[str, str]:
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict):
+        raise CaptureError(f"labels={labels!r}: must be a dictionary", hint='write it like {"batch": 4}')
+    return {str(name): str(value) for name, value in labels.items()}
+
+
 def make_options(given: dict[str, Any]) -> Options:
     """Check options by name, with those that ``tracekit-capture run`` put in the environment on top.
 
@@ -104,7 +119,7 @@ def make_options(given: dict[str, Any]) -> Options:
         if name not in known:
             raise CaptureError(f"unknown option {name!r}", hint=f"known: {', '.join(sorted(known))}")
     overrides = {name: value for name, value in environment_overrides().items() if name in known}
-    labels = {**given.get("labels", {}), **overrides.pop("labels", {})}
+    labels = {**_label_texts(given.get("labels")), **overrides.pop("labels", {})}
     return replace(Options(), **{**given, **overrides, "labels": labels})
 
 

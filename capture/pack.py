@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import IO, cast
 
 from capture import checks, layout, manifest
 from capture.errors import CaptureError
+from capture.export import FOLDER
 
 CHUNK_BYTES = 1024 * 1024
 SUMS_NAME = "SHA256SUMS"
@@ -63,7 +65,8 @@ def plan(
     """Choose the files to pack.
 
     Without ``everything``: traces, manifests, runtime traces, host samples, Parquet and NEFFs; NTFFs only where
-    the vendor's Parquet export does not stand for them. NEFFs come from the cache too, for sessions without any.
+    no device tables of the vendor's Parquet export stand for them. NEFFs come from the cache too, for
+    sessions without any.
 
     Raises:
         CaptureError: there is no such directory, or nothing in it.
@@ -72,16 +75,32 @@ def plan(
         raise CaptureError(f"{directory}: no such directory", hint="give the directory that the capture wrote to")
     root = directory.resolve()
     found = [_member(path, root) for path in _regular_files(root) if path != (output and output.resolve())]
-    has_parquet = any(member.role == "parquet" for member in found)
+    exported = [(_exported_from(m.path), m.path.stat().st_mtime_ns) for m in found if _is_device_table(m.path.name)]
     wanted: list[Member] = []
     left_out: list[Member] = []
     for member in found:
-        is_needed = member.role != "other" and not (member.role == "ntff" and has_parquet)
+        is_needed = member.role != "other" and not (member.role == "ntff" and _is_exported(member.path, exported))
         (wanted if everything or is_needed else left_out).append(member)
     if not wanted:
         raise CaptureError(f"{directory}: nothing to pack", hint=f"run: tracekit-capture check {directory}")
     wanted += _cached_neffs(root, neff_cache)
     return Plan(directory, tuple(wanted), tuple(left_out))
+
+
+def _is_device_table(name: str) -> bool:
+    """Every device profile has instructions; the system half has other tables, which do not stand for NTFFs."""
+    return re.fullmatch(r"Instruction(_\d+)?\.parquet", name) is not None
+
+
+def _exported_from(table: Path) -> Path:
+    """The directory whose sessions an export holds: that with the ``explorer`` folder, else that of the table."""
+    return next((parent.parent for parent in table.parents if parent.name == FOLDER), table.parent)
+
+
+def _is_exported(ntff: Path, exported: Sequence[tuple[Path, int]]) -> bool:
+    """An export stands for the device traces below its directory that were there before it."""
+    written_ns = ntff.stat().st_mtime_ns
+    return any(directory in ntff.parents and written_ns <= table_ns for directory, table_ns in exported)
 
 
 def _regular_files(root: Path) -> Iterator[Path]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
-from capture import checks, devices, host, layout, manifest, neuron, records
+from capture import checks, devices, forks, host, layout, manifest, neuron, other_profilers, records, signals
 from capture.errors import CaptureError, warn
 from capture.options import (
     COMPILE_TIME_VARIABLES,
@@ -23,10 +23,12 @@ from capture.options import (
     environment_overrides,
     parse_ranges,
 )
-from capture.text import human_bytes, one_line
+from capture.text import human_bytes, one_line, report_lines
 
 # torch has one profiler per process; so has this module.
 _current: list[Session] = []
+# Profilers that only their own process or thread could end: kept, since torch may end them when they are collected.
+_left_alone: list[object] = []
 
 
 class Session:
@@ -40,6 +42,10 @@ class Session:
     def __init__(self, output_dir: Path, options: Options) -> None:
         self.output_dir = output_dir
         self.options = options
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget an earlier capture: a session can be used again after its end."""
         self.directories: list[Path] = []
         self.report: checks.Report | None = None
         self.step_count = 0
@@ -50,9 +56,10 @@ class Session:
         self._open: tuple[Path, manifest.Manifest] | None = None
         self._cycle = 0
         self._interruption: str | None = None
-        self._old_sigterm: Any = None
         self._is_stopping = False
-        self._must_exit = False
+        self._thread = threading.get_ident()
+        self._signals = signals.EndingSignals(self._interrupt, lambda: self._is_stopping)
+        self._others = other_profilers.OtherProfilers(self._is_own_profiler, self._end_for_another)
 
     @property
     def is_active(self) -> bool:
@@ -78,18 +85,23 @@ class Session:
             return self
         if _current:
             _current[-1].give_way()
+        self._begin_anew()
+        self.output_dir = self.output_dir.absolute()  # the program may change its working directory
         free = layout.prepare(self.output_dir)
         self._set_compile_variables()
         self._device = devices.detect(self.options.device)
-        self._refuse_inspect_conflict()
+        other_profilers.refuse_if_on(self._device.kind)
         if self._device.kind == "neuron":
             self._setup = neuron.build(self.output_dir, self.options)
         self._begin_cycle()
         self._warn_at_start(free)
-        self._prof = self._make_profiler()
+        config = self._setup.config if self._setup is not None else None
+        self._prof = devices.make_profiler(self._device, self.options, config, self._on_trace_ready)
+        _watch_forks()
         self._prof.start()
         _current.append(self)
-        self._catch_sigterm()
+        self._others.watch()
+        self._signals.catch()
         atexit.register(self.stop)
         return self
 
@@ -101,11 +113,13 @@ class Session:
         self.step_count += 1
         if self.options.whole:
             return
-        self._prof.step()
+        with self._recorded_failure("profiler step"):
+            self._prof.step()
         position = self.step_count - self._cycle * self.options.cycle_step_count
         has_more = self._cycle < self.options.repeat
-        if self._open is None and has_more and position >= self.options.wait:
-            self._begin_cycle()
+        if self._open is None and has_more and position == self.options.wait:
+            with self._recorded_failure("starting a cycle"):
+                self._begin_cycle()
 
     def stop(self) -> None:
         """Wait for the device, export what was recorded, close the manifest and check the result."""
@@ -119,15 +133,21 @@ class Session:
             with self._recorded_failure("export"):
                 prof.stop()
         finally:
-            self._prof = None
-            _current.remove(self)
-            atexit.unregister(self.stop)
-            self._restore_sigterm()
-            self._close_unexported()
+            self._let_go()
+            with self._recorded_failure("closing the capture"):
+                self._close_unexported()
         if not self.is_superseded:
             self._check_and_tell()
-        if self._must_exit:
-            raise SystemExit(128 + signal.SIGTERM)
+        if self._signals.exit_code is not None:
+            raise SystemExit(self._signals.exit_code)
+
+    def _let_go(self) -> None:
+        """Take back everything that this process shows of the capture."""
+        self._prof = None
+        _current.remove(self)
+        atexit.unregister(self.stop)
+        self._others.release()
+        self._signals.release()
 
     def give_way(self) -> None:
         """Make room for a session that the script opens itself, if this one is the whole program's.
@@ -142,6 +162,31 @@ class Session:
             )
         self.is_superseded = True
         self.stop()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the capture is the parent's; its copy here must not be stopped (that would hang)."""
+        _left_alone.append(self._prof)
+        self._let_go()
+        self._open = None
+
+    def _is_own_profiler(self, profiler: object) -> bool:
+        return self._prof is None or profiler is self._prof.profiler
+
+    def _end_for_another(self) -> None:
+        """The program starts a profiler of its own: end this one while it can still be exported."""
+        if self._is_stopping:
+            return
+        self._interruption = f"the program started {checks.OTHER_PROFILER}"
+        if threading.get_ident() == self._thread:
+            self.stop()
+            return
+        _left_alone.append(self._prof)  # torch can end a profiler only in the thread that started it
+        self._let_go()
+        with self._recorded_failure("profiler"):
+            raise CaptureError(f"{self._interruption}, in another thread")
+        with self._recorded_failure("closing the capture"):
+            self._close_unexported()
+        self._check_and_tell()
 
     def __enter__(self) -> Session:
         return self.start()
@@ -158,42 +203,23 @@ class Session:
 
     # --- the profiler -----------------------------------------------------------------------------
 
-    def _make_profiler(self) -> Any:
-        torch = devices.import_torch()
-        device, options = self._device, self.options
-        assert device is not None
-        activity = torch.profiler.ProfilerActivity
-        schedule = torch.profiler.schedule(
-            wait=options.wait, warmup=options.warmup, active=options.active, repeat=options.repeat
-        )
-        return torch.profiler.profile(
-            activities=[getattr(activity, name) for name in device.activities],
-            schedule=None if options.whole else schedule,
-            on_trace_ready=self._on_trace_ready,
-            record_shapes=options.record_shapes,
-            with_stack=options.with_stack,
-            profile_memory=options.profile_memory,
-            with_flops=options.with_flops,
-            experimental_config=self._experimental_config(torch),
-        )
-
-    def _experimental_config(self, torch: Any) -> Any:
-        if self._setup is not None:
-            return self._setup.config
-        if self.options.custom_profiler_config is not None:
-            return torch._C._profiler._ExperimentalConfig(custom_profiler_config=self.options.custom_profiler_config)
-        return None
-
     def _on_trace_ready(self, prof: Any) -> None:
         """Export one cycle. A failure is recorded and told, but never ends the user's program."""
+        if self.is_superseded:
+            return
         if self._open is None:
-            self._begin_cycle()
-        if self.is_superseded or self._open is None:
+            with self._recorded_failure("starting a cycle"):
+                self._begin_cycle()
+        if self._open is None:
+            self._cycle += 1
             return
         directory, record = self._open
         started_ns = time.time_ns()
         before = layout.own_session_directories(self.output_dir)
         with self._recorded_failure("export"):
+            if not other_profilers.has_recording(prof):
+                raise CaptureError("another profiler of this process ended the recording")
+            directory.mkdir(parents=True, exist_ok=True)  # the program may have deleted it
             if self._setup is not None:
                 self._setup.export(prof)
                 written = records.written_since(self.output_dir, before, started_ns)
@@ -222,7 +248,11 @@ class Session:
             directory.mkdir(parents=True, exist_ok=True)
         assert self._device is not None
         record = records.make_manifest(directory, self.options, self._device.section, self._setup, self._cycle)
-        manifest.write(record, directory)
+        try:
+            manifest.write(record, directory)
+        except OSError:
+            records.remove_session(directory)
+            raise
         records.append_to_ledger(directory)
         self._open = (directory, record)
 
@@ -283,10 +313,10 @@ class Session:
         """Turn a failure into the manifest's status: the user's program goes on."""
         try:
             yield
-        except (OSError, RuntimeError, ValueError, AssertionError, CaptureError) as error:
+        except Exception as error:  # noqa: BLE001  # whatever the vendor's exporter raises
             reason = f"{what}: {one_line(error)}"
-            free = layout.free_bytes(self.output_dir)
-            if free < 1024 * 1024:
+            free = layout.free_bytes_or_none(self.output_dir)
+            if free is not None and free < 1024 * 1024:
                 reason = f"the disk is full ({free // 1024} KiB left): {reason}"
             if self._open is not None:
                 self._open[1].status, self._open[1].reason = "failed", reason
@@ -298,14 +328,6 @@ class Session:
             yield
         except OSError as error:
             warn(f"{what}: {one_line(error)}")
-
-    def _refuse_inspect_conflict(self) -> None:
-        assert self._device is not None
-        if self._device.kind == "neuron" and os.environ.get("NEURON_RT_INSPECT_ENABLE", "0") != "0":
-            raise CaptureError(
-                "NEURON_RT_INSPECT_ENABLE is set, which conflicts with torch.profiler",
-                hint="unset NEURON_RT_INSPECT_ENABLE, or capture with: tracekit-capture run --env-only",
-            )
 
     def _set_compile_variables(self) -> None:
         if not self.options.compile_debug:
@@ -328,52 +350,37 @@ class Session:
         for message in messages:
             warn(message)
 
-    def _catch_sigterm(self) -> None:
-        """Let SIGTERM end the program through the ``with`` block, so that what was recorded is exported."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._old_sigterm = signal.signal(signal.SIGTERM, self._on_sigterm)
-
-    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
-        self._interruption = "SIGTERM"
-        if self._is_stopping:
-            self._must_exit = True  # the export comes first
-        else:
-            raise SystemExit(128 + number)
-
-    def _restore_sigterm(self) -> None:
-        if self._old_sigterm is not None:
-            signal.signal(signal.SIGTERM, self._old_sigterm)
-            self._old_sigterm = None
+    def _interrupt(self, reason: str) -> None:
+        self._interruption = reason
 
     def _check_and_tell(self) -> None:
         if not self.options.check:
             return
         with self._told_failure(f"{self.output_dir}: checking the capture"):
             self.report = checks.check_sessions(self.output_dir, sorted(self.directories))
-            self._note_findings(self.report)
+            records.note_findings(self.report)
             if LEDGER_VARIABLE not in os.environ:
-                from capture.text import report_lines
+                sys.stderr.write(
+                    "\n".join(report_lines(self.report, checks.without_other_ranks(self.report.findings))) + "\n"
+                )
 
-                sys.stderr.write("\n".join(report_lines(self.report, self._own_findings())) + "\n")
 
-    def _note_findings(self, report: checks.Report) -> None:
-        """Keep what check found in the manifests: the capture may be copied without this terminal."""
-        for contents in report.sessions:
-            if contents.manifest is None:
-                continue
-            before = len(contents.manifest.notes)
-            for finding in report.findings:
-                if contents.directory in (finding.path, finding.path.parent):
-                    contents.manifest.note(finding.severity, finding.code, finding.problem, finding.fix)
-            if len(contents.manifest.notes) > before:
-                manifest.write(contents.manifest, contents.directory)
+@functools.cache
+def _watch_forks() -> None:
+    """From the first capture on, until the process ends."""
+    held: list[set[int]] = []
+    os.register_at_fork(
+        before=lambda: held.append(signals.hold()),
+        after_in_parent=lambda: signals.resume(held.pop()),
+        after_in_child=lambda: _become_child(held.pop()),
+    )
 
-    def _own_findings(self) -> list[checks.Finding]:
-        """Without missing ranks: while a job ends, the others may not be done."""
-        findings = self.report.findings if self.report else []
-        return [finding for finding in findings if finding.code != "rank-missing"]
+
+def _become_child(held: set[int]) -> None:
+    for session in list(_current):
+        session.leave_to_parent()
+    signals.resume(held)
+    forks.skip_destructors_at_exit()
 
 
 def _is_neuron_loaded() -> bool:
@@ -383,7 +390,9 @@ def _is_neuron_loaded() -> bool:
 def _interruption_of(exception: BaseException) -> str | None:
     """Why the block ended early; null for an exit that means success. The message may hold secrets: left out."""
     if isinstance(exception, SystemExit):
-        return None if exception.code in (None, 0) else f"the program exited with {exception.code!r}"[:80]
+        code = exception.code
+        shown = code if isinstance(code, int) else "a message"
+        return None if code in (None, 0) else f"the program exited with {shown}"
     if isinstance(exception, KeyboardInterrupt):
         return "Ctrl-C"
     return f"the program raised {type(exception).__name__}"

@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from capture import devices, host, layout, manifest, neuron, tracefile
+from capture import checks, devices, host, layout, manifest, neuron, tracefile
 from capture.options import LEDGER_VARIABLE, Options
+from capture.redaction import redacted_command
 from capture.text import human_bytes
 
 
@@ -32,7 +33,7 @@ def make_manifest(
         options=_option_section(options, setup),
         env=host.allowed_environment(),
         git=host.git_section(Path.cwd()),
-        command=host.redacted_command([sys.executable, *sys.argv]),
+        command=redacted_command([sys.executable, *sys.argv]),
         labels=options.labels,
     )
     made.start_clock()
@@ -104,6 +105,23 @@ def append_to_ledger(directory: Path) -> None:
 def remove_session(directory: Path) -> None:
     """Take back an empty session directory and its parents, as far as they are empty."""
     with contextlib.suppress(OSError):
-        (directory / manifest.FILE_NAME).unlink()
+        (directory / manifest.FILE_NAME).unlink(missing_ok=True)
         directory.rmdir()
         directory.parent.rmdir()
+
+
+def note_findings(report: checks.Report) -> None:
+    """Keep what check found in the manifests: the capture may be copied without this terminal.
+
+    Raises:
+        OSError: a manifest cannot be written.
+    """
+    for contents in report.sessions:
+        if contents.manifest is None:
+            continue
+        before = len(contents.manifest.notes)
+        for finding in report.findings:
+            if contents.directory in (finding.path, finding.path.parent):
+                contents.manifest.note(finding.severity, finding.code, finding.problem, finding.fix)
+        if len(contents.manifest.notes) > before:
+            manifest.write(contents.manifest, contents.directory)

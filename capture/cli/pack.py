@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def pack(directory: Path, output: Path, everything: bool, neff_cache: Path | Non
         packing.pack(plan, output, lambda done: bar.update(done - bar.pos))
     size = output.stat().st_size
     click.echo(f"{shown_path(output)}: {human_bytes(size)} ({size:,} bytes)")
-    click.echo(f"next, on the other machine: tracekit analyze {output.name}")
+    click.echo(f"next, on the other machine: tracekit analyze {shlex.quote(output.name)}")
 
 
 def _show(plan: packing.Plan) -> None:

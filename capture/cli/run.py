@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from capture import launch
-from capture.api import DEFAULT_DIRECTORY
-from capture.options import COMPILE_TIME_VARIABLES, DEVICES, MODES, make_options
+from capture.errors import CaptureError
+from capture.options import COMPILE_TIME_VARIABLES, DEFAULT_DIRECTORY, DEVICES, MODES, make_options
 from capture.text import paragraph, report_lines
 
 OPTION_NAMES = (
@@ -32,6 +32,10 @@ OPTION_NAMES = (
     "compile_debug",
     "ranks",
 )
+
+
+# What --env-only can translate to the runtime's variables; the others are torch.profiler's.
+ENV_ONLY_NAMES = frozenset({"capture_enabled_for_nc", "max_events_per_nc", "compile_debug"})
 
 
 def parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
@@ -123,6 +127,17 @@ def _tell(outcome: launch.Outcome) -> None:
     click.echo("\n".join(report_lines(outcome.report)), err=True)
 
 
+def _refuse_without_effect(given: dict[str, Any]) -> None:
+    unused = {name: value for name, value in given.items() if name not in ENV_ONLY_NAMES}
+    names = [name for name, value in unused.items() if (value is not None if name in OPTION_NAMES else value)]
+    if names:
+        shown = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(names))
+        raise CaptureError(
+            f"{shown}: without effect together with --env-only, which uses no torch.profiler",
+            hint="leave it out, or leave out --env-only",
+        )
+
+
 def _run_env_only(
     target: launch.Target,
     output_dir: Path,
@@ -132,6 +147,7 @@ def _run_env_only(
     given: dict[str, Any],
 ) -> launch.Outcome:
     """Translate the options to the runtime's variables (vendor: "Neuron Explorer Environment Variables")."""
+    _refuse_without_effect(given)
     variables = {
         "NEURON_RT_INSPECT_ENABLE": "1",
         "NEURON_RT_INSPECT_OUTPUT_DIR": str(output_dir.resolve()),

@@ -41,23 +41,33 @@ def test_rmsnorm_study_as_a_newcomer_types_it(workplace: Workplace) -> None:
 @pytest.mark.torch
 def test_a_script_that_knows_nothing_is_captured_as_a_whole(workplace: Workplace) -> None:
     pytest.importorskip("torch")
-    code = """
+    code = f"""
         import sys, torch
         assert sys.argv[1:] == ["--flag", "value", "-x"], sys.argv
-        assert __name__ == "__main__"
+        assert __name__ == "__main__" and sys.modules["__main__"].__dict__ is globals()
+        assert __file__ == {str(workplace.path / "elsewhere/plain.py")!r} and sys.argv[0] == "elsewhere/plain.py"
         import helper
         print("sum", float(torch.ones(8).sum()))
         sys.exit(0)
     """
     (workplace.path / "elsewhere").mkdir()
     workplace.script("", name="elsewhere/helper.py")
-    script = workplace.script(code, name="elsewhere/plain.py")
-    done = workplace.command("run", "-o", "out", "--label", "a=b=c", script, "--flag", "value", "-x")
+    workplace.script(code, name="elsewhere/plain.py")
+    done = workplace.command("run", "-o", "out", "--label", "a=b=c", "elsewhere/plain.py", "--flag", "value", "-x")
     assert done.returncode == 0, done.stderr
     assert "sum 8.0" in done.stdout
     (record,) = workplace.manifests("out")
     assert (record.schedule["unit"], record.status, record.labels) == ("whole", "complete", {"a": "b=c"})
     assert record.command[1].endswith("plain.py") and "value" in record.command
+
+
+@pytest.mark.torch
+def test_a_rank_does_not_miss_the_others_while_the_job_runs(workplace: Workplace) -> None:
+    pytest.importorskip("torch")
+    job = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    done = workplace.command("run", "-o", "out", workplace.script("import torch; torch.ones(8).sum()"), **job)
+    assert done.returncode == 0 and "check: everything is there" in done.stderr, done.stderr
+    assert "missing: 1" in " ".join(workplace.command("check", "out").stdout.split())
 
 
 @pytest.mark.torch
@@ -108,6 +118,8 @@ def test_training_loop_example_and_its_overhead(workplace: Workplace) -> None:
         (["run", "--active", "0", "script.py"], "at least 1"),
         (["run", "--modes", "DEVIC", "script.py"], "unknown mode"),
         (["run", "--label", "x", "script.py"], "NAME=VALUE"),
+        (["run", "--env-only", "nosuchcommand"], "cannot be started"),
+        (["run", "--env-only", "--optimizer-steps", "--active", "2", "script.py"], "--active, --optimizer-steps"),
         (["check", "nowhere"], "no such directory"),
         (["export", "nowhere"], "no such directory"),
         (["pack", "nowhere", "-o", "x.tar.zst"], "no such directory"),

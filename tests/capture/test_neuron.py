@@ -170,11 +170,14 @@ def test_config_without_a_required_argument_is_a_clear_error(monkeypatch: pytest
         neuron.build(Path("out"), Options())
 
 
-def test_constructor_that_hides_its_arguments_is_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_constructor_that_hides_its_arguments_is_asked_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
     def config(**given: object) -> dict[str, object]:
         for name in given:
             if name in ("neff_cache_dir", "precache_node_info"):
-                raise TypeError(f"__init__() got an unexpected keyword argument '{name}'")
+                raise error(f"unexpected argument '{name}'")
         return given
 
     install(monkeypatch, NeuronProfiler=Recorder, ProfileMode=Modes, NeuronConfig=config)

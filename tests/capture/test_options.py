@@ -28,6 +28,17 @@ def test_what_is_no_list_of_numbers_is_an_error(text: str) -> None:
         parse_ranges(text)
 
 
+@pytest.mark.parametrize("given", [{"wait": "2"}, {"wait": 2.5}, {"active": None}, {"labels": ["a"]}])
+def test_a_value_of_the_wrong_kind_is_named(given: dict[str, object]) -> None:
+    with pytest.raises(CaptureError, match=f"{next(iter(given))}=.*must be"):
+        make_options(given)
+
+
+def test_values_that_mean_something_clear_are_taken() -> None:
+    options = make_options({"modes": "runtime, DEVICE", "labels": None, "ranks": 0})
+    assert (options.modes, options.labels, options.ranks) == (("RUNTIME", "DEVICE"), {}, "0")
+
+
 def test_no_list_means_all() -> None:
     assert parse_ranges(None) is None
 

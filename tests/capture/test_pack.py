@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -65,13 +66,32 @@ def test_everything_takes_everything(capture_dir: Path, tmp_path: Path) -> None:
     assert set(FILES) <= names(unpack(tmp_path / "p.tar.zst", tmp_path / "there"))
 
 
-def test_exported_tables_stand_for_device_traces(capture_dir: Path) -> None:
-    tables = capture_dir / "explorer" / "system" / "profiles" / "global" / "x@latest"
-    tables.mkdir(parents=True)
-    (tables / "SystemProfileEvents.parquet").write_bytes(b"PAR1")
-    plan = pack.plan(capture_dir)
-    assert {member.role for member in plan.left_out} == {"ntff", "other"}
-    assert any(member.role == "parquet" for member in plan.members)
+def add_table(directory: Path, name: str) -> None:
+    tables = directory / "explorer" / "half" / "profiles" / "global" / "x@latest"
+    tables.mkdir(parents=True, exist_ok=True)
+    (tables / f"{name}.parquet").write_bytes(b"PAR1")
+
+
+def left_out_ntffs(capture_dir: Path) -> set[str]:
+    return {member.path.parent.name for member in pack.plan(capture_dir).left_out if member.role == "ntff"}
+
+
+def test_only_device_tables_stand_for_the_device_traces_they_were_made_from(capture_dir: Path) -> None:
+    add_table(capture_dir, "SystemProfileEvents")
+    assert left_out_ntffs(capture_dir) == set(), "the device half failed"
+    other = capture_dir / "i-1_pid_1" / "456"
+    other.mkdir()
+    (other / "profile_nc_0_session_0.ntff").write_bytes(b"t")
+    add_table(other, "Instruction_0")
+    assert left_out_ntffs(capture_dir) == {"456"}
+    add_table(capture_dir, "Instruction")
+    assert left_out_ntffs(capture_dir) == {"123", "456"}
+    later = capture_dir / "i-1_pid_1" / "789"
+    later.mkdir()
+    (later / "profile_nc_0_session_0.ntff").write_bytes(b"t")
+    os.utime(later / "profile_nc_0_session_0.ntff", (2**32, 2**32))
+    assert left_out_ntffs(capture_dir) == {"123", "456"}, "captured after the export"
+    assert any(member.role == "parquet" for member in pack.plan(capture_dir).members)
 
 
 def make_cache(tmp_path: Path) -> Path:

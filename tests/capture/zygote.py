@@ -63,7 +63,7 @@ def run(request: dict[str, Any]) -> None:
 
 def prepare(request: dict[str, Any]) -> None:
     os.setpgid(0, 0)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.chdir(request["cwd"])
     os.environ.clear()
