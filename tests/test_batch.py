@@ -28,7 +28,7 @@ from tracekit.batch import Executors, Outcome, Task, cluster, local_processes, p
 from tracekit.batch.ledger import LEDGER, LocalLedger
 from tracekit.batch.running import memory_bytes, results
 from tracekit.batch.tasks import ingest_task
-from tracekit.errors import SourceError
+from tracekit.errors import SourceError, TracekitError
 from tracekit.index import FOLDER as INDEX
 
 
@@ -365,3 +365,16 @@ def test_manifests_hold_no_path_of_this_machine(tmp_path: Path) -> None:
     text = (made.path / "manifest.json").read_text()
     assert str(NEURON) not in text and str(tmp_path) not in text
     assert json.loads(text)["files"]
+
+
+def test_a_list_with_a_wrong_label_is_reported(tmp_path: Path) -> None:
+    tree(tmp_path / "in", 1)
+    (tmp_path / "list.txt").write_text("in\tcommit=1\nin\tcommit\n")
+    (wrong,) = plan([str(tmp_path / "list.txt")], None).done
+    assert (wrong.status, wrong.problem) == ("failed", "line 2: 'commit' is no label")
+
+
+@pytest.mark.parametrize("address", ["banana", "host", "host:port", ""])
+def test_what_is_no_address_of_a_scheduler_is_told_at_once(address: str) -> None:
+    with pytest.raises(TracekitError, match="no address of a Dask scheduler"), cluster(address, 1):
+        pass

@@ -92,3 +92,11 @@ def test_equal_notes_of_several_files_are_told_once(capsys: pytest.CaptureFixtur
         "  info a.pb and 2 more files: drift by 123.5 µs",
         "  info 2 events lost (in each of 2 sessions)",
     ]
+
+
+def test_endings_that_are_not_written_are_refused(tmp_path: Path, cache: Path) -> None:
+    tracekit("show", "gaps", NAIVE, cache=cache)
+    result = tracekit("show", "gaps", NAIVE, "-o", tmp_path / "x.xlsx", cache=cache)
+    assert_one_line(result)
+    assert ".xlsx files are not written" in result.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -16,6 +17,8 @@ from multiprocessing.connection import wait
 
 from tracekit.batch.tasks import work_alone
 from tracekit.errors import TracekitError
+
+_ADDRESS = re.compile(r"\w+://\S+|[^\s/]+:\d+")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ def cluster(address: str, count: int) -> Iterator[Executors]:
         import distributed
     except ImportError as error:
         raise TracekitError("--scheduler needs Dask", hint="pip install 'tracekit[cluster]'") from error
+    hint = "start one with `dask scheduler`, or use --scheduler local"
+    if address != "local" and not _ADDRESS.fullmatch(address):
+        raise TracekitError(f"{address}: no address of a Dask scheduler, which is HOST:PORT", hint=hint)
     with contextlib.ExitStack() as stack:
         if address == "local":
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-dask-"))
@@ -88,7 +94,6 @@ def cluster(address: str, count: int) -> Iterator[Executors]:
             client = distributed.Client(address, set_as_default=False, timeout="20s")  # type: ignore[no-untyped-call]
             stack.enter_context(client)
         except (OSError, ValueError, TypeError) as error:
-            hint = "start one with `dask scheduler`, or use --scheduler local"
             raise TracekitError(f"{address}: no Dask scheduler answers", hint=hint) from error
         width = 2 * max(count, sum(client.nthreads().values()))  # type: ignore[no-untyped-call]
 

@@ -102,16 +102,21 @@ def _entries(sources: Iterable[str], lost: list[Outcome]) -> Iterator[_Entry]:
             except (OSError, UnicodeDecodeError) as error:
                 problem = getattr(error, "strerror", None) or str(error)
                 lost.append(Outcome(source, "failed", problem=problem, hint="name a text file, one source per line"))
+            except DiscoveryError as error:
+                lost.append(Outcome(source, "failed", problem=error.problem, hint=error.hint))
         else:
             yield from (_Entry(text, {}) for text in _globbed(source))
 
 
 def _listed(path: Path) -> Iterator[_Entry]:
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         text, *pairs = line.rstrip("\r").split("\t")
-        labels = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        wrong = next((pair for pair in pairs if not pair.partition("=")[0] or "=" not in pair), None)
+        if wrong is not None:
+            raise DiscoveryError(f"line {number}: {wrong!r} is no label", hint="write SOURCE<tab>KEY=VALUE")
+        labels = dict(pair.split("=", 1) for pair in pairs)
         place = text if remote.is_url(text) else str(path.parent / text)
         yield from (_Entry(found, labels) for found in _globbed(place))
 

@@ -41,7 +41,8 @@ def command(
 
     SOURCES are what belongs to one capture: a directory (with all its processes and ranks), trace files
     (.json, .json.gz), or an archive file (.tar, .tar.gz, .tar.zst, .zip). For many captures at once see
-    `tracekit batch`. The same input is stored once; running this again does nothing.
+    `tracekit batch`. The same input with the same labels is stored once; running this
+    again does nothing (`tracekit archive label` changes labels).
     """
     import time
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+_TEXT_ENDINGS = ("", "txt", "text", "log", "out", "md")
 FORMATS = ("table", "json", "csv", "parquet")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _WIDTH = 80
@@ -157,8 +158,17 @@ def emit(
 
 
 def _form_of(output: Path | None) -> str:
-    ending = output.suffix.removeprefix(".") if output else ""
-    return ending if ending in FORMATS else "table"
+    """The format that a file's ending asks for.
+
+    Raises:
+        TracekitError: if that is one that is not written here.
+    """
+    ending = output.suffix.removeprefix(".").lower() if output else ""
+    if ending in _TEXT_ENDINGS:
+        return "table"
+    if ending not in FORMATS:
+        raise TracekitError(f"{output}: .{ending} files are not written", hint="use .json, .csv, .parquet or .txt")
+    return ending
 
 
 def write_rows(frame: pl.DataFrame, form: str, output: Path | None) -> None:
