@@ -71,7 +71,8 @@ def test_info_names_each_rank_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "trace.json").write_text(
-            '{"distributedInfo":{"rank":3},"traceEvents":[{"ph":"X","name":"n","pid":1,"tid":1,"ts":1,"dur":1}]}'
+            '{"distributedInfo":{"rank":3},"traceEvents":[{"ph":"X","name":"%s","pid":1,"tid":1,"ts":1,"dur":1}]}'
+            % name
         )
     text = tracekit("info", tmp_path / "in", cache=tmp_path / "cache").stdout
     assert "3 (2 sessions)" in text
