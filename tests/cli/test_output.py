@@ -70,10 +70,9 @@ def test_where_tables_are_kept_is_told_when_they_are_made(tmp_path: Path) -> Non
 def test_info_names_each_rank_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "in" / name).mkdir(parents=True)
-        (tmp_path / "in" / name / "trace.json").write_text(
-            '{"distributedInfo":{"rank":3},"traceEvents":[{"ph":"X","name":"%s","pid":1,"tid":1,"ts":1,"dur":1}]}'
-            % name
-        )
+        event = f'{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":1,"dur":1}}'
+        text = f'{{"distributedInfo":{{"rank":3}},"traceEvents":[{event}]}}'
+        (tmp_path / "in" / name / "trace.json").write_text(text)
     text = tracekit("info", tmp_path / "in", cache=tmp_path / "cache").stdout
     assert "3 (2 sessions)" in text
     assert "3, 3" not in text
