@@ -7,6 +7,7 @@ Every function records into a directory and returns a ``Recording``: the exporte
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,12 +68,29 @@ def rows_of(averages: Any) -> list[Row]:
     ]
 
 
+class MisnamedError(Exception):
+    """torch's rows have other names than the trace that it wrote itself."""
+
+
+def _check_names(events: list[Row], named: set[str]) -> None:
+    """Python frames are what torch misnames: where there are any, rows and trace have to have the same names."""
+    import torch
+
+    frames = {event["name"] for event in events if event.get("cat") == "python_function"}
+    texts = {str(event.get("name")) for event in events}
+    known = texts | {"ProfilerStep*"} | {str(torch._C._demangle(text)) for text in texts if len(text) > 1}
+    if frames and not (frames <= named <= known):
+        raise MisnamedError((frames - named) | (named - known))
+
+
 def _finish(prof: Any, folder: Path, name: str, has_device: bool) -> Recording:
     trace = folder / f"{name}.json"
     prof.export_chrome_trace(str(trace))
+    by_name = rows_of(prof.key_averages())
+    _check_names(json.loads(trace.read_bytes())["traceEvents"], {row["name"] for row in by_name})
     return Recording(
         trace,
-        rows_of(prof.key_averages()),
+        by_name,
         rows_of(prof.key_averages(group_by_input_shape=True)),
         rows_of(prof.key_averages(group_by_overload_name=True)),
         has_device,
@@ -300,7 +318,7 @@ def _named(record: Callable[[Path], Recording]) -> Callable[[Path], Recording]:
 
     def again(folder: Path) -> Recording:
         for _ in range(3):
-            with contextlib.suppress(UnicodeDecodeError):
+            with contextlib.suppress(UnicodeDecodeError, MisnamedError):
                 return record(folder)
         return record(folder)
 
