@@ -73,7 +73,7 @@ def verify(archive_url: str, profile_id: str, *, contents: bool = True) -> list[
         elif contents:
             body = cast(bytes, tried(there[name].url, lambda u=there[name].url: fs.cat_file(u)))  # type: ignore[misc]
             if xxhash.xxh3_128_hexdigest(body) != known[name].get("xxh3_128"):
-                problem = "its content has changed since it was written"
+                problem = upkeep.CHANGED
         if problem:
             found.append({"profile": profile_id, "file": name, "problem": problem, "hint": hint})
     return found

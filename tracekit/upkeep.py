@@ -37,6 +37,7 @@ PROBLEMS = Table(
     ),
 )
 
+CHANGED = "its content has changed since it was written"
 _OWNER = re.compile(r"-([0-9a-f]{8})\.(\d+)-[0-9a-f]{8}$")
 _ABANDONED_S = 24 * 3600
 """Age from which an unfinished directory of another machine counts as abandoned, in seconds."""
@@ -141,8 +142,8 @@ def _table_problem(path: Path, table: Table, manifest: store.Manifest, contents:
             return f"has {size} bytes instead of {files[path.name].get('size_bytes')}"
         with pq.ParquetFile(path) as file:
             rows, schema = file.metadata.num_rows, file.schema_arrow
-        if contents and path.name in files and store.file_facts(path) != files[path.name]:
-            return "its content has changed since it was written"
+        if contents and _has_changed(path, files):
+            return CHANGED
     except FileNotFoundError:
         return "missing"
     except (OSError, pa.ArrowException) as error:
@@ -304,11 +305,15 @@ def check_file(path: Path, known: Mapping[str, Mapping[str, object]], place: str
         ArchiveError: if it is missing or has changed.
     """
     try:
-        is_same = path.name not in known or store.file_facts(path) == known[path.name]
+        has_changed = _has_changed(path, known)
     except FileNotFoundError as error:
         raise ArchiveError(f"{place or path}: missing", hint=AGAIN_HINT) from error
-    if not is_same:
-        raise ArchiveError(f"{place or path}: damaged: its content has changed since it was written", hint=AGAIN_HINT)
+    if has_changed:
+        raise ArchiveError(f"{place or path}: damaged: {CHANGED}", hint=AGAIN_HINT)
+
+
+def _has_changed(path: Path, known: Mapping[str, Mapping[str, object]]) -> bool:
+    return path.name in known and store.file_facts(path) != known[path.name]
 
 
 def _link(source: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).resolve().parent / "standin"
 EXAMPLES = REPOSITORY / "capture" / "examples"
 TIMEOUT_S = 240
+
+
+@contextmanager
+def mounted_disk(disk: Path, size: str) -> Iterator[Path]:
+    """A file system of ``size``; without the right to mount one, the test is skipped."""
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("cannot mount a small disk here")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
 
 
 class Zygote:

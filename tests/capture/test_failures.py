@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from capture import checks
-from tests.capture.conftest import EXAMPLES, Workplace
+from tests.capture.conftest import EXAMPLES, Workplace, mounted_disk
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -89,14 +89,8 @@ def test_sigterm_to_run_reaches_the_script(workplace: Workplace) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB; without the right to mount one, the test is skipped."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("cannot mount a small disk here")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+    with mounted_disk(tmp_path / "disk", "1m") as disk:
+        yield disk
 
 
 def test_full_disk_is_told_and_does_not_end_the_program(workplace: Workplace, small_disk: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from capture import checks
-from tests.capture.conftest import Workplace
+from tests.capture.conftest import Workplace, mounted_disk
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -79,13 +78,8 @@ def test_any_failure_of_the_exporter_leaves_the_program_alone(workplace: Workpla
 @pytest.fixture
 def disk_of_40_kb(tmp_path: Path) -> Iterator[Path]:
     """Room for one manifest and a short trace."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", disk], check=False)
-    if mounted.returncode:
-        pytest.skip("cannot mount a small disk here")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
+    with mounted_disk(tmp_path / "disk", "40k") as disk:
+        yield disk
 
 
 def test_a_cycle_that_cannot_start_does_not_end_the_program(workplace: Workplace, disk_of_40_kb: Path) -> None:
